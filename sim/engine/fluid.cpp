@@ -34,12 +34,14 @@ FluidModel::FluidModel(Engine& engine, SimTime window)
 ResourceId FluidModel::add_resource(double capacity) {
     ORRERY_ASSERT(capacity >= 0 && std::isfinite(capacity));
     resources_.emplace_back().capacity = capacity;
+    times_.emplace_back();
     return ResourceId(resources_.size() - 1);
 }
 
 ResourceId FluidModel::add_resources(std::span<const double> capacities) {
     const std::size_t first = resources_.size();
     resources_.resize(first + capacities.size());
+    times_.resize(resources_.size());
     for (std::size_t i = 0; i < capacities.size(); ++i) {
         ORRERY_ASSERT(capacities[i] >= 0 && std::isfinite(capacities[i]));
         resources_[first + i].capacity = capacities[i];

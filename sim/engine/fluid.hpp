@@ -126,21 +126,23 @@ class FluidModel final : public ResourceModel, public EventHandler {
         slack,    ///< something on it has changed, but it couples nobody
         included  ///< the fill under way looks at it
     };
-    struct Resource {
+    struct alignas(64) Resource {  ///< one line of the cache
         double capacity = 0;
         double potential = 0;     ///< sum of weight * count * solo rate of its users
         double held_use = 0;      ///< sum of weight * count of those that it holds back
         double carried = 0;       ///< units carried for classes that have left
-        double virtual_time = 0;  ///< units served to each activity that it holds back, since it held back nobody
-        std::int64_t virtual_at = 0;
-        std::int64_t virtual_since = 0;
-        std::uint32_t heap_position = kNone;
         std::uint32_t within =
             kUndecided;             ///< a narrower one that all its users have used so far; kNone: there is none
-        bool stale = false;         ///< its next completion has to be found anew
-        bool bounds = false;        ///< `within` of others
         ListPool<Held>::List held;  ///< a heap on the virtual finish
         ListPool<User>::List users;
+        bool stale = false;   ///< its next completion has to be found anew
+        bool bounds = false;  ///< `within` of others
+    };
+    struct VirtualTime {    ///< of what a resource holds back
+        double served = 0;  ///< units, to each activity, since it held back nobody
+        std::int64_t at = 0;
+        std::int64_t since = 0;
+        std::uint32_t heap_position = kNone;
     };
     /// What fills read and write of a resource: one line of the cache, zero at first but for `key`.
     struct alignas(64) Room {
@@ -265,6 +267,7 @@ class FluidModel final : public ResourceModel, public EventHandler {
     std::uint32_t handler_;
     SimTime window_;
     HugeVector<Resource> resources_;
+    HugeVector<VirtualTime> times_;  ///< by resource
     HugeVector<double> reaches_;  ///< by resource: its level; without bound while what it holds back rises
     HugeVector<Room> rooms_;      ///< by resource
     HugeVector<Class> classes_;

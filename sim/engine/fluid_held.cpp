@@ -22,9 +22,9 @@ constexpr double kSecondsPerTick = 1e-12;
 }  // namespace
 
 double FluidModel::virtual_now(std::uint32_t resource) const {
-    const Resource& r = resources_[resource];
-    const std::int64_t since = engine_.now().ps() - r.virtual_at;
-    return r.virtual_time + rooms_[resource].level * (static_cast<double>(since) * kSecondsPerTick);
+    const VirtualTime& time = times_[resource];
+    const std::int64_t since = engine_.now().ps() - time.at;
+    return time.served + rooms_[resource].level * (static_cast<double>(since) * kSecondsPerTick);
 }
 
 // What each member has been served since the class was last empty.
@@ -48,25 +48,26 @@ void FluidModel::advance(Class& c) {
 }
 
 void FluidModel::advance_resource(std::uint32_t index) {
-    Resource& r = resources_[index];
+    VirtualTime& time = times_[index];
     const std::int64_t now = engine_.now().ps();
-    if (r.virtual_at == now) {
+    if (time.at == now) {
         return;
     }
-    r.virtual_time = virtual_now(index);
-    r.virtual_at = now;
-    if (r.held.empty()) {
-        r.virtual_time = 0;
-        r.virtual_since = now;
-    } else if (now - r.virtual_since > kRestart) {
-        for (Held& held : held_.of(r.held)) {
+    time.served = virtual_now(index);
+    time.at = now;
+    const ListPool<Held>::List& all = resources_[index].held;
+    if (all.empty()) {
+        time.served = 0;
+        time.since = now;
+    } else if (now - time.since > kRestart) {
+        for (Held& held : held_.of(all)) {
             Class& c = classes_[held.owner];
             advance(c);
             c.joined = 0;
-            held.finish -= r.virtual_time;
+            held.finish -= time.served;
         }
-        r.virtual_time = 0;
-        r.virtual_since = now;
+        time.served = 0;
+        time.since = now;
     }
 }
 
@@ -76,7 +77,7 @@ void FluidModel::join(std::uint32_t id, std::uint32_t resource) {
     Class& c = classes_[id];
     Resource& r = resources_[resource];
     c.bottleneck = resource;
-    c.joined = r.virtual_time;
+    c.joined = times_[resource].served;
     Held held{c.joined + std::max(0.0, members_.at(c.members, 0).threshold - c.served), 0, id, true, true, {}};
     note_near(c, held);
     held_.push(r.held, held);
@@ -159,7 +160,8 @@ void FluidModel::collect_finished(std::uint32_t index) {
     mark_stale(index);
     const Resource& r = resources_[index];
     const std::span<const Held> held = held_.of(r.held);
-    const double until = r.virtual_time + std::max(rooms_[index].level * 0.51e-12, std::abs(r.virtual_time) * 4e-16);
+    const double served = times_[index].served;
+    const double until = served + std::max(rooms_[index].level * 0.51e-12, std::abs(served) * 4e-16);
     due_.assign(1, 0);
     while (!due_.empty()) {
         const std::uint32_t at = due_.back();
@@ -197,8 +199,8 @@ void FluidModel::update_stale() {
             heap_remove(index | kOfResource);
             continue;
         }
-        const double left = std::max(0.0, held_.at(r.held, 0).finish - r.virtual_time) / level;
-        const SimTime at = SimTime::from_ps(r.virtual_at) + SimTime::from_seconds(left);
+        const double left = std::max(0.0, held_.at(r.held, 0).finish - times_[index].served) / level;
+        const SimTime at = SimTime::from_ps(times_[index].at) + SimTime::from_seconds(left);
         heap_update(index | kOfResource, std::max(at.ps(), engine_.now().ps()));
     }
     stale_.clear();
@@ -222,7 +224,7 @@ void FluidModel::schedule_wake() {
 }
 
 std::uint32_t& FluidModel::heap_position(std::uint32_t id) {
-    return (id & kOfResource) != 0 ? resources_[id & ~kOfResource].heap_position : classes_[id].heap_position;
+    return (id & kOfResource) != 0 ? times_[id & ~kOfResource].heap_position : classes_[id].heap_position;
 }
 
 void FluidModel::heap_update(std::uint32_t id, std::int64_t key) {
