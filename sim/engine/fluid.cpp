@@ -134,14 +134,16 @@ std::uint32_t FluidModel::allocate_slots(std::span<const Demand> demands, std::u
         first = free_slots_[demands.size()].back();
         free_slots_[demands.size()].pop_back();
     }
-    if (!used) {
-        slots_.resize(first + demands.size());
-        owners_.resize(first + demands.size());
-    }
     for (std::size_t i = 0; i < demands.size(); ++i) {
         ORRERY_ASSERT(demands[i].resource.value() < resources_.size() && demands[i].weight > 0);
-        slots_[first + i] = Slot{demands[i].resource.value(), 0, 0, demands[i].weight};
-        owners_[first + i] = owner;
+        const Slot slot{demands[i].resource.value(), 0, 0, demands[i].weight};
+        if (used) {
+            slots_[first + i] = slot;
+            owners_[first + i] = owner;
+        } else {
+            slots_.push_back(slot);
+            owners_.push_back(owner);
+        }
     }
     return first;
 }
