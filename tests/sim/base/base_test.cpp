@@ -112,6 +112,16 @@ TEST_CASE("tables of any size keep what is written into them, and give their mem
         CHECK(reinterpret_cast<std::uintptr_t>(table.data()) % 64 == 0);
         CHECK(std::count(table.begin(), table.end(), table.size()) == static_cast<std::ptrdiff_t>(table.size()));
     }
+    // Whole pages that serve the next tables, more of them than are kept, and a table that is larger than that.
+    for (int round = 0; round < 3; ++round) {
+        std::vector<HugeVector<std::uint64_t>> large;
+        for (const std::size_t size : {200'000, 500'000, 900'000, 1'000'000, 1'900'000, 3'000'000}) {
+            large.emplace_back(size, size);
+        }
+        for (const HugeVector<std::uint64_t>& table : large) {
+            CHECK(std::count(table.begin(), table.end(), table.size()) == static_cast<std::ptrdiff_t>(table.size()));
+        }
+    }
 }
 
 #ifdef __linux__
