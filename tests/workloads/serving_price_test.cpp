@@ -231,6 +231,15 @@ TEST_CASE("serving: in-flight batching takes whole prompts within the budget and
     CHECK(run_list(policy("in-flight"), 13, 100, {request(0, 13, 2)}).result.lone_prompts == 0);
 }
 
+TEST_CASE("serving: prompts beyond the token budget that run alone are counted") {
+    for (const char* kind : {"vllm-v0", "priority"}) {
+        const Run alone = run_list(policy(kind), 12, 100, {request(0, 13, 2), request(0, 4, 1), request(0, 12, 1)});
+        CHECK_MESSAGE(alone.result.lone_prompts == 1, kind);
+        CHECK_MESSAGE(std::count(alone.iterations.begin(), alone.iterations.end(), "0:13") == 1, kind);
+        CHECK(run_list(policy(kind), 13, 100, {request(0, 13, 2), request(0, 4, 1)}).result.lone_prompts == 0);
+    }
+}
+
 TEST_CASE("serving: in-flight prompts wait for company while others decode, and not longer") {
     SchedulerSpec waits = test::scheduler("{kind: in-flight, wait_iterations: 2, wait_share: 100 %}");
     CHECK(run_list(waits, 12, 100, {request(0, 4, 5), request(0.5, 4, 1)}).iterations ==

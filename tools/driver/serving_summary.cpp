@@ -316,10 +316,10 @@ void note_service(const ServiceResult& result, Summary& summary) {
             fmt::format("{} requests were refused: longer than the context or than the whole cache", result.refused));
     }
     if (result.lone_prompts > 0) {
-        summary.notes.push_back(
-            fmt::format("{} prompts were longer than the token budget: each waited until its replica was empty and ran "
-                        "alone, where TensorRT-LLM without chunks refuses it; a larger token_budget takes them",
-                        result.lone_prompts));
+        summary.notes.push_back(fmt::format(
+            "{} prompts were longer than the token budget: each ran alone, where the engine whose scheduler this "
+            "is refuses it; a larger token_budget takes them",
+            result.lone_prompts));
     }
     if (result.without_effect > 0) {
         summary.notes.push_back(

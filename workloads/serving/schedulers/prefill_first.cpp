@@ -50,7 +50,8 @@ bool PrefillFirst::plan_prompts(EngineState& state, Batch& batch) {
     while (!state.waiting.empty() && state.has_place() && batch.items.size() < state.batch_share()) {
         const std::uint32_t index = state.waiting.front();
         const std::uint32_t prompt = state.claim_prefix(index);
-        // A prompt beyond the budget runs alone: it could never run otherwise.
+        // A prompt beyond the budget runs alone: it could never run otherwise, and the engine itself would refuse it. A run tells
+        // how many there were.
         if (!batch.empty() && tokens + prompt > limits.token_budget) {
             state.forget_prefix(index);
             break;
@@ -60,6 +61,7 @@ bool PrefillFirst::plan_prompts(EngineState& state, Batch& batch) {
             break;
         }
         state.admit_front();
+        state.lone_prompts += prompt > limits.token_budget ? 1 : 0;
         tokens += prompt;
     }
     return !batch.empty();
