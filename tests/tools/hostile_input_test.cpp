@@ -134,6 +134,18 @@ TEST_CASE("a value that nothing of its scenario reads is refused at its line, an
           std::string::npos);
     CHECK(said("model: {preset: deepseek-v3, kv_heads: 8}\n").find("it needs attention that is not latent") !=
           std::string::npos);
+    // DeepSeek's attention has a part with position, which `rotary: true` agrees with.
+    CHECK(said("model: {preset: deepseek-v3, rotary: false}\n").find("'model.rotary' changes nothing") !=
+          std::string::npos);
+    CHECK(said("model: {preset: deepseek-v3, latent: {rotary: 0}, rotary: true}\n").find("'model.rotary'") !=
+          std::string::npos);
+    CHECK(said("model: {preset: deepseek-v3, rotary: true}\nengine: {tensor: 8}\n").empty());
+    const std::string mixtral = "model: {preset: mixtral-8x7b, experts: ";
+    CHECK(said(mixtral + "{group_topk: 2}}\n").find("it needs 'groups' of experts") != std::string::npos);
+    CHECK(said(mixtral + "{groups: 4}}\n").find("it needs 'group_topk'") != std::string::npos);
+    CHECK(said("model: mixtral-8x7b\nengine: {scaling: block}\n").find("it needs a model with experts in fp8") !=
+          std::string::npos);
+    CHECK(said("model: mixtral-8x7b\nengine: {scaling: block, experts: fp8}\n").empty());
     CHECK(said("model: {preset: llama-3-8b, experts: {topk: 2}}\n").find("experts: a 'count'") != std::string::npos);
     CHECK(said("model: {preset: llama-3-8b, latent: {value_dim: 64}}\n").find("latent attention") != std::string::npos);
     for (const char* heads : {"hidden: 64, heads: 96", "hidden: 1024, heads: 3"}) {

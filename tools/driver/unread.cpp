@@ -226,6 +226,9 @@ void refuse_unread_model(const YamlNode& root, const Scenario& scenario, std::ve
     const LatentSpec usual;
     const char* latent = "latent attention: a 'kv_rank'";
     unread.refuse(model.full_every > 0, "model.full_every", model.window > 0, "a 'window'");
+    const bool positions = model.latent.rotary > 0;
+    unread.refuse(model.rotary != positions && stands(root, "model.rotary"), "model.rotary", model.latent.kv_rank == 0,
+                  "attention that is not latent, whose part with position is 'latent.rotary'");
     unread.refuse(model.latent.q_rank > 0, "model.latent.q_rank", model.latent.kv_rank > 0, latent);
     unread.refuse(model.latent.rotary != usual.rotary, "model.latent.rotary", model.latent.kv_rank > 0, latent);
     unread.refuse(stands(root, "model.latent.value_dim"), "model.latent.value_dim", model.latent.kv_rank > 0, latent);
@@ -234,6 +237,10 @@ void refuse_unread_model(const YamlNode& root, const Scenario& scenario, std::ve
         const std::string path = fmt::format("model.experts.{}", key);
         unread.refuse(stands(root, path), path, model.experts.count > 0, "experts: a 'count'");
     }
+    unread.refuse(model.experts.group_topk > 0, "model.experts.group_topk", model.experts.groups > 0,
+                  "'groups' of experts");
+    unread.refuse(model.experts.groups > 0, "model.experts.groups", model.experts.group_topk > 0,
+                  "'group_topk': of how many groups the experts of a token are");
     unread.refuse(stands(root, "model.encoder"), "model.encoder", model.encoder.given(),
                   "an encoder with layers and tokens");
     const bool grouped = model.kv_heads != 0 && model.kv_heads != model.heads;
@@ -307,7 +314,9 @@ void refuse_unread_serving(const YamlNode& root, const Scenario& scenario, std::
                   "experts on several attention groups: 'groups'");
     unread.refuse(engine.affinity > 0, "engine.affinity", engine.dispatch == Dispatch::coherent,
                   "tokens that stay with their experts: dispatch: coherent");
-    unread.refuse(engine.scaling != Scaling::tensor, "engine.scaling", experts, of_experts);
+    const Precision of_weights = engine.experts_differ ? engine.experts : engine.weights;
+    unread.refuse(engine.scaling != Scaling::tensor, "engine.scaling", experts && of_weights == Precision::fp8,
+                  "a model with experts in fp8: 'experts' or 'weights'");
     unread.refuse(engine.expert_load != 1, "engine.expert_load", experts, of_experts);
     unread.refuse(engine.transfer != Transfer::whole, "engine.transfer", engine.split,
                   "'prefill' and 'decode' replicas");

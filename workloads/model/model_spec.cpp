@@ -223,6 +223,9 @@ void complete(ModelSpec& model) {
     if (model.ffn == 0) {
         model.ffn = 4 * model.hidden;
     }
+    if (model.latent.kv_rank > 0) {
+        model.rotary = model.latent.rotary > 0;  // latent attention says itself what has a position
+    }
     if (model.latent.value_dim == 0) {
         model.latent.value_dim = model.head_dim;
     }

@@ -529,6 +529,9 @@ void check(const PhaseSpec& phase, const ModelSpec& model) {
     require(experts.topk >= 1 && experts.topk <= experts.count && experts.ffn > 0,
             fmt::format("a token goes to {} of {} experts of width {}: 1 to all of them, and a width, are needed",
                         experts.topk, experts.count, experts.ffn));
+    require(experts.group_topk <= experts.groups && (experts.groups == 0 || experts.count % experts.groups == 0),
+            fmt::format("group_topk {} and groups {}: at most all groups, and these share the {} experts evenly",
+                        experts.group_topk, experts.groups, experts.count));
     require(experts.dense_layers < model.layers,
             fmt::format("{} dense layers leave none of the {} for experts", experts.dense_layers, model.layers));
     require(phase.stage_ranks() % phase.expert == 0,
