@@ -164,6 +164,21 @@ TEST_CASE("a value that nothing of its scenario reads is refused at its line, an
         "orrery: 1\nkind: network\ncluster: {hosts: 8, fabric: {core_oversubscription: 4}}\n"
         "traffic: {pattern: permutation, size: 1 MiB}\n";
     CHECK(refusal(spine).find("is of pods, which kind: fat-tree has") != std::string::npos);
+    // Bare hosts have no kernels, as nodes in a scenario of messages have none.
+    for (const char* machines : {"hosts: 8, fabric: {link: 1 Gbps}", "nodes: 1, node: dgx-h100"}) {
+        const std::string budget = fmt::format(
+            "orrery: 1\nkind: network\ncluster: {{{}, power: {{cluster: 1 kW}}}}\n"
+            "traffic: {{pattern: permutation, size: 1 MiB}}\n",
+            machines);
+        CHECK_MESSAGE(refusal(budget).find("'power' changes nothing in kind network") != std::string::npos, budget);
+    }
+    const std::string leaves =
+        "orrery: 1\nkind: network\ncluster: {hosts: 8, fabric: {link: 1 Gbps, hosts_per_leaf: 4, nodes_per_leaf: 2}}\n"
+        "traffic: {pattern: permutation, size: 1 MiB}\n";
+    CHECK_MESSAGE(
+        refusal(leaves).find(":3:79: error: 'fabric.nodes_per_leaf' and 'fabric.hosts_per_leaf' say the same") !=
+            std::string::npos,
+        refusal(leaves));
     const std::string queues =
         "orrery: 1\nkind: network\ncluster: {hosts: 8}\ntraffic: {pattern: permutation, size: 1 MiB}\n"
         "network: {fidelity: packet, queues: {alpha: 8, pause_at: 1 MB, ecn_probability: 0.5}}\n";

@@ -22,13 +22,16 @@ void apply_power_budget(const YamlNode& root, Scenario& scenario, std::vector<Di
     const PowerBudget& power = scenario.cluster.power;
     const YamlNode* cluster = root.find("cluster");
     const YamlNode* node = cluster != nullptr ? cluster->find("power") : nullptr;
-    if (!power.given || node == nullptr || scenario.cluster.nodes == 0) {
+    if (!power.given || node == nullptr) {
         return;
     }
     const auto refuse = [&](const std::string& text) { errors.push_back(node->mark.error(text)); };
     if (!row_of(scenario.kind).kernels) {
         return refuse(fmt::format("'power' changes nothing in kind {}: no kernels run there whose clock it could lower",
                                   row_of(scenario.kind).name));
+    }
+    if (scenario.cluster.nodes == 0) {
+        return;  // said already: kernels run on nodes
     }
     if (power.rack <= 0 && power.cluster <= 0) {
         return refuse("'power' is a budget: 'rack' or 'cluster' is needed");

@@ -341,6 +341,12 @@ class TreePlan final : public TopologyPlan {
                                std::string("'fabric.") + key + "' is of pods, which kind: fat-tree has"));
             }
         }
+        if (own_.hosts_per_leaf > 0 && own_.nodes_per_leaf != usual.nodes_per_leaf &&
+            own_.nodes_per_leaf != own_.hosts_per_leaf) {
+            problems.push_back(
+                problem_at("fabric.nodes_per_leaf",
+                           "'fabric.nodes_per_leaf' and 'fabric.hosts_per_leaf' say the same of a leaf: give one"));
+        }
         shape.nodes_per_leaf =
             static_cast<std::uint32_t>(own_.hosts_per_leaf > 0 ? own_.hosts_per_leaf : own_.nodes_per_leaf);
         shape.nodes_per_leaf = std::min(shape.nodes_per_leaf, std::max(1U, shape.nodes));
