@@ -249,6 +249,62 @@ TEST_CASE("what sweeps pass through to no effect is a note of the run at every f
                     "has no effect: it needs a transport that acknowledges packets, and ideal does not") == 3);
 }
 
+TEST_CASE("keys of plans, schedulers, NICs and recoveries that nothing reads are notes of the run") {
+    const auto notes = [](const std::string& text) {
+        std::string out;
+        for (const std::string& one : run(scenario(text), models(), {}).summary.notes) {
+            out += one.find("has no effect") != std::string::npos ? one + "\n" : "";
+        }
+        return out;
+    };
+    const std::string head = "orrery: 1\nkind: training\ncluster: {nodes: 1, node: ";
+    const std::string model = "}\nmodel: {preset: llama-2-7b, layers: 4}\nplan: {global_batch: 8, ";
+    for (const char* plan : {"data: 8", "tensor: 4, pipeline: 2"}) {
+        const std::string text = head + "dgx-h100" + model + plan + ", spread: ";
+        CHECK(notes(text + "replicas}\n") ==
+              "'plan.spread' has no effect: it needs replicas of several stages: 'pipeline' and 'data' above 1\n");
+        CHECK(notes(text + "stages}\n").empty());
+    }
+    CHECK(notes(head + "dgx-h100" + model + "data: 4, pipeline: 2, spread: replicas}\n").empty());
+
+    // The link of a fabric is the rate of NICs, too.
+    const std::string nic = head + "{preset: dgx-h100, nic_bandwidth: 100 Gbps}, fabric: {";
+    const std::string plan = "}" + model + "data: 8}\n";
+    CHECK(notes(nic + "link: 400 Gbps" + plan) ==
+          "'cluster.node.nic_bandwidth' has no effect: it needs a fabric without 'link', which is the rate of the "
+          "NICs\n");
+    CHECK(notes(nic + "link: 100 Gbps" + plan).empty());
+    CHECK(notes(nic + "spines: 2" + plan).empty());
+
+    const std::string serving =
+        "orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\nmodel: llama-2-7b\nengine: {scheduler: {kind: ";
+    const std::string few = "}}\nrequests: {count: 8, rate: 4, prompt: 100, output: 4, sessions: ";
+    for (const char* kind : {"static", "orca"}) {
+        CHECK(notes(serving + kind + ", token_budget: 512" + few + "1}\n") ==
+              fmt::format("'engine.scheduler.token_budget' has no effect: it needs a scheduler that counts tokens, and "
+                          "{} does not\n",
+                          kind));
+        CHECK(notes(serving + kind + few + "1}\n").empty());
+    }
+    CHECK(notes(serving + "sarathi, token_budget: 512" + few + "1}\n").empty());
+    CHECK(notes(serving + "sarathi" + few + "3}\n") ==
+          "'requests.sessions' has no effect: it needs 'conversations', router: session or scheduler: fair\n");
+    CHECK(notes(serving + "fair" + few + "3}\n").empty());
+    CHECK(notes(serving + "sarathi" + few + "3, conversations: true}\n").empty());
+
+    // A whole description of a recovery serves faults of many kinds: what no fault of this campaign asks for is told.
+    const std::string campaign = head + "dgx-h100" + model +
+                                 "data: 8}\nfaults:\n  duration: 4 h\n  checkpoint: {interval: {kind: fixed, every: 1 "
+                                 "h}}\n  recovery: {timeout: 60 s, retry_limit: 5 s, corruption: 1 h, queue: 1 s,"
+                                 " repair: {manual: {mean: 1 h}}}\n  events: [{at: 1 h, where: gpu1, kind: ";
+    CHECK(notes(campaign + "fail-stop}]\n") ==
+          "'faults.recovery.timeout' has no effect: it needs a 'hang', or heartbeats that miss a 'fail-stop'\n"
+          "'faults.recovery.retry_limit' has no effect: it needs links or switches that fail\n"
+          "'faults.recovery.repair.manual.mean' has no effect: it needs 'to_manual'\n");
+    CHECK(notes(campaign + "hang}]\n").find("timeout") == std::string::npos);
+    CHECK(notes(campaign + "slow, factor: 0.5, lasts: 1 h}]\n").find("'faults.recovery.queue'") != std::string::npos);
+}
+
 TEST_CASE("jobs that are the cluster which lists them are refused") {
     const Folder folder;
     const std::string file =

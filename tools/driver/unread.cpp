@@ -415,6 +415,10 @@ void add_unread_plan(const PlanSpec& plan, Notes& notes) {
         notes.add(plan.zero >= 1 && plan.zero < 3 && alike, "plan.overlap.parameters",
                   "weights that are gathered once a step: zero: 1 or 2, and " + more);
     }
+    if (plan.spread == Spread::replicas) {
+        notes.add(plan.pipeline > 1 && plan.data > 1, "plan.spread",
+                  "replicas of several stages: 'pipeline' and 'data' above 1");
+    }
     if (plan.recompute == Recompute::selective) {
         notes.add(plan.attention == AttentionKernel::unfused, "plan.recompute",
                   "attention: unfused, as fused attention computes its scores again by itself");
@@ -438,14 +442,101 @@ void add_unread_transport(const NetworkSpec& network, Notes& notes) {
     }
 }
 
+// What of a campaign's recovery no fault of its lists asks for; in a trace there may be any.
+void add_unread_recovery(const FaultsSpec& faults, Notes& notes) {
+    const RecoverySpec& recovery = faults.recovery;
+    const RecoverySpec usual;
+    const auto strikes = [&](std::initializer_list<FaultKind> kinds) {
+        const auto among = [&](const auto& fault) {
+            return std::find(kinds.begin(), kinds.end(), fault.kind) != kinds.end();
+        };
+        return !faults.trace.empty() || std::any_of(faults.events.begin(), faults.events.end(), among) ||
+               std::any_of(faults.processes.begin(), faults.processes.end(), among);
+    };
+    const bool stops = strikes({FaultKind::fail_stop});
+    const bool links = strikes({FaultKind::link_down, FaultKind::link_flap, FaultKind::switch_loss});
+    const bool missed = stops && recovery.heartbeat_misses > 0;
+    const bool interrupts =
+        stops || links || recovery.watches || strikes({FaultKind::preemption, FaultKind::hang, FaultKind::corruption});
+    const std::tuple<bool, bool, const char*, const char*> keys[] = {
+        {recovery.heartbeat_s != usual.heartbeat_s, stops || strikes({FaultKind::preemption}), "heartbeat.delay",
+         "a 'fail-stop' or a 'preemption'"},
+        {recovery.heartbeat_misses > 0, stops, "heartbeat.misses", "a 'fail-stop'"},
+        {recovery.timeout_s != usual.timeout_s, missed || strikes({FaultKind::hang}), "timeout",
+         "a 'hang', or heartbeats that miss a 'fail-stop'"},
+        {recovery.corruption_s != usual.corruption_s, strikes({FaultKind::corruption}), "corruption", "a 'corruption'"},
+        {recovery.retry_limit_s != usual.retry_limit_s, links, "retry_limit", "links or switches that fail"},
+        {recovery.diagnosis_s != usual.diagnosis_s, interrupts, "diagnosis.time", "faults that stop the job"},
+        {recovery.bisection_s > 0, interrupts, "diagnosis.bisection", "faults that stop the job"},
+        {recovery.restart_s != usual.restart_s, interrupts, "restart", "faults that stop the job"},
+        {recovery.queue_s > 0, interrupts, "queue", "faults that stop the job"},
+        {recovery.manual.mean_s != usual.manual.mean_s, recovery.to_manual > 0, "repair.manual.mean", "'to_manual'"},
+        {recovery.manual.fails > 0, recovery.to_manual > 0, "repair.manual.fails", "'to_manual'"}};
+    for (const auto& [given, read, key, unless] : keys) {
+        if (given) {
+            notes.add(read, fmt::format("faults.recovery.{}", key), unless);
+        }
+    }
+}
+
+// Requests of several sessions, where all are served alike.
+void add_unread_sessions(const Scenario& scenario, Notes& notes) {
+    const EngineSpec& engine = scenario.engine;
+    const auto fair = [](const PhaseSpec& phase) { return phase.scheduler.policy.name() == std::string("fair"); };
+    const bool asks = engine.router.name() == std::string("session") ||
+                      (engine.split ? fair(engine.prefill) || fair(engine.decode) : fair(engine.mixed));
+    if (scenario.requests.sessions > 1) {
+        notes.add(asks || scenario.requests.conversations, "requests.sessions",
+                  "'conversations', router: session or scheduler: fair");
+    }
+}
+
+// Batches of these are formed by sequences alone.
+void add_unread_budget(const PhaseSpec& phase, const std::string& path, Notes& notes) {
+    const std::string name = phase.scheduler.policy.name();
+    if (phase.scheduler.token_budget != SchedulerSpec().token_budget) {
+        notes.add(name != "static" && name != "orca", path + ".scheduler.token_budget",
+                  fmt::format("a scheduler that counts tokens, and {} does not", name));
+    }
+}
+
+// The rate of a host link is that of its NIC, too.
+void add_unread_nics(const ClusterSpec& cluster, Notes& notes) {
+    const auto add = [&](const NodeSpec& node, double link, const std::string& path) {
+        if (node.nic_bandwidth.how == kGivenInScenario && node.nic_bandwidth.value != link) {
+            notes.add(link <= 0, path + ".nic_bandwidth", "a fabric without 'link', which is the rate of the NICs");
+        }
+    };
+    if (!cluster.mixed) {
+        add(cluster.node, cluster.fabric.link, "cluster.node");
+    }
+    for (std::size_t i = 0; i < cluster.groups.size(); ++i) {
+        const GroupSpec& group = cluster.groups[i];
+        add(group.node, group.has_fabric ? group.fabric.link : cluster.fabric.link,
+            fmt::format("cluster.groups.{}.node", i));
+    }
+}
+
 }  // namespace
 
 std::vector<std::string> without_effect(const YamlNode& root, const Scenario& scenario) {
     Notes notes(root);
     if (scenario.kind == ScenarioKind::training) {
         add_unread_plan(scenario.plan, notes);
+        if (scenario.faults.campaign) {
+            add_unread_recovery(scenario.faults, notes);
+        }
     }
     notes.add(scenario.collective.slow_rank >= 0, "collective.slow_factor", "a 'slow_rank'");
+    if (scenario.kind == ScenarioKind::serving) {
+        add_unread_sessions(scenario, notes);
+        for (const auto& [phase, path] : {std::pair{&scenario.engine.mixed, "engine"},
+                                          {&scenario.engine.prefill, "engine.prefill"},
+                                          {&scenario.engine.decode, "engine.decode"}}) {
+            add_unread_budget(*phase, path, notes);
+        }
+    }
+    add_unread_nics(scenario.cluster, notes);
     add_unread_transport(scenario.network, notes);
     return notes.out;
 }
