@@ -441,6 +441,18 @@ TEST_CASE("more memory than --memory-limit ends with 3, and a long run says so b
     // Each of 1,024 ranks sends twice the size in packets of 4 KiB; an eighth leaves its node, over four links.
     CHECK(much.what == "4.3e+09 packet-hops");
     CHECK(much.seconds > 60);
+    // A sequence of a million tokens fills most of the cache, so that few share an iteration.
+    const auto answers = [](const char* tokens) {
+        return expected_cost(
+            scenario(fmt::format("orrery: 1\nkind: serving\ncluster: {{nodes: 1, node: dgx-h100}}\n"
+                                 "model: llama-2-70b\nengine: {{tensor: 8}}\n"
+                                 "requests: {{rate: 5, count: 3000, output: {}}}\n",
+                                 tokens)));
+    };
+    CHECK(answers("211").what == "3e+03 requests");
+    CHECK(answers("211").seconds < 1);
+    CHECK(answers("1e6").what == "3e+03 requests of 1e+06 output tokens each");
+    CHECK(answers("1e6").seconds > 200);
     // Alike messages are neither stored nor simulated one by one; hashed paths make each a case of its own.
     const auto all_to_all = [](const char* paths) {
         return expected_cost(scenario(

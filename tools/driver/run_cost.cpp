@@ -29,7 +29,9 @@ constexpr double kHashedPair =
     2e-10;  // s, of two messages that start at once on hashed paths: each has a rate of its own
 constexpr Price kTask = {4e-7, 70};      // of a training iteration or a replay
 constexpr Price kCopied = {1.5e-7, 10};  // of an iteration whose ranks do the same: copies of one of each stage
-constexpr Price kRequest = {8e-6, 40};
+constexpr Price kRequest = {8e-6, 40};   // of usual lengths
+constexpr double kToken = 2e-8;          // s, of an output token among others of its batch
+constexpr double kIteration = 4e-7;      // s, of a batch that decodes
 constexpr Price kCampaignStep = {3e-7, 0};  // a fault, or a stretch of training with its checkpoint
 constexpr Price kSlowState = {1.2e-4, 1200};  // of an iteration that a campaign prepares, and whose time it keeps
 constexpr double kHops = 4;                 // links of a path through a fabric of two tiers
@@ -168,12 +170,55 @@ RunCost cost_of_replay(const Scenario& s) {
     return cost_of(size_of(s.file(s.replay.trace)) / kBytesPerRow * ranks, kTask, "operations");
 }
 
+// Of generated requests, on average; 0 of a trace.
+static double output_tokens(const RequestsSpec& requests) {
+    const auto mean = [](const LengthSpec& lengths) {
+        return std::min(lengths.mean, static_cast<double>(lengths.most));
+    };
+    if (!requests.trace.empty() || requests.mix.empty()) {
+        return requests.trace.empty() ? mean(requests.output) : 0;
+    }
+    double tokens = 0;
+    double shares = 0;
+    for (const ClientSpec& client : requests.mix) {
+        tokens += client.share * mean(client.output);
+        shares += client.share;
+    }
+    return tokens / shares;
+}
+
+// Sequences that a replica can decode at a time, where they wait for it.
+static double widest_batch(const Scenario& s, double tokens) {
+    const PhaseSpec& phase = s.engine.split ? s.engine.decode : s.engine.mixed;
+    double most = static_cast<double>(phase.scheduler.max_sequences);
+    if (!s.engine.has_step_cost) {
+        try {
+            const DeviceSpec& device = phase.other_device ? phase.device : s.cluster.node.gpu;
+            check(phase, s.model);
+            const EngineLimits limits = limits_of(s.engine, phase, s.model, device);
+            most = std::min(most, static_cast<double>(limits.blocks) * limits.block / std::max(1.0, tokens));
+        } catch (const InfeasibleError&) {
+            // The run says what does not fit.
+        }
+    }
+    return std::max(1.0, most);
+}
+
 RunCost cost_of_serving(const Scenario& s) {
     constexpr double kGenerated = 20'000;  // until the steady state is known: a few thousand to 200,000
     const RequestsSpec& requests = s.requests;
     const double all = requests.trace.empty() ? kGenerated : size_of(s.file(requests.trace)) / kBytesPerLine;
-    return cost_of(requests.count > 0 ? static_cast<double>(requests.count) : all * requests.sample, kRequest,
-                   "requests");
+    const double count = requests.count > 0 ? static_cast<double>(requests.count) : all * requests.sample;
+    RunCost out = cost_of(count, kRequest, "requests");
+    const double each = output_tokens(requests);
+    // On average a sequence has half of its output in the cache.
+    const double batch = std::min(count, widest_batch(s, each / 2));
+    const double decoding = count * each * (kToken + kIteration / batch);
+    if (decoding > out.seconds) {
+        out.what += fmt::format(" of {:.2g} output tokens each", each);
+    }
+    out.seconds += decoding;
+    return out;
 }
 
 RunCost cost_of_jobs(const Scenario& s) {
