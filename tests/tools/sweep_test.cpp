@@ -193,6 +193,8 @@ TEST_CASE("a malformed sweep exits with 2 and lists every error with its place")
         {kHead + "zip: {a: [1, 2], b: [1, 2, 3]}\n", "'b' has 3 values, but 'a' in the same zip group has 2"},
         {kHead + "axes: {a: {linear: [1 ms, 1 s], count: 3}}\n", "write both ends of 'a' in one unit"},
         {kHead + "axes: {kind: [training]}\n", "'kind' cannot be swept"},
+        {kHead + "axes: {plan..zero: [1]}\n", "bad.yaml:4:8: error: 'plan..zero' is not the path of a value"},
+        {kHead + "axes: {a: [1]}\nderive: {plan.: 1}\n", "bad.yaml:5:10: error: 'plan.' is not the path of a value"},
         {kHead + "axes: {model: [gpt3-175b]}\nwhere: [model.layers > 1]\n",
          "'model.layers' depends on the axis 'model'"},
         {kHead + "axes: {plan.tensor: [2]}\nkeep: [mfo]\n", "no metric 'mfo' (did you mean 'mfu'?)"},

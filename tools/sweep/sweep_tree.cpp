@@ -41,7 +41,8 @@ void SweepTree::claim(const std::string& key, const Mark& mark) {
     if (!claimed.try_emplace(key, mark).second) {
         errors.push_back(mark.error(fmt::format("'{}' is set twice", key)));
     }
-    if (key.empty() || key.find_first_of(",= \n") != std::string::npos) {
+    const bool hole = key.empty() || key.front() == '.' || key.back() == '.' || key.find("..") != std::string::npos;
+    if (hole || key.find_first_of(",= \n") != std::string::npos) {
         errors.push_back(mark.error(fmt::format("'{}' is not the path of a value, such as plan.tensor", key)));
     }
     if (key == "kind" || key == "orrery") {
