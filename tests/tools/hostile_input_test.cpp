@@ -7,6 +7,7 @@
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 
 #include <chrono>
@@ -276,6 +277,21 @@ TEST_CASE("keys of plans, schedulers, NICs and recoveries that nothing reads are
     CHECK(notes(nic + "link: 100 Gbps" + plan).empty());
     CHECK(notes(nic + "spines: 2" + plan).empty());
 
+    // Messages of a GPU leave over one NIC, unless packets of theirs are spread over several.
+    const std::string nics =
+        "orrery: 1\nkind: collective\ncluster: {nodes: 2, node: {preset: dgx-h100, gpus: 4}}\n"
+        "collective: {size: 64 KiB, algorithm: ring}\nnetwork: {fidelity: ";
+    const auto all_notes = [](const std::string& text) {
+        return fmt::format("{}", fmt::join(run(scenario(text), models(), {}).summary.notes, "\n"));
+    };
+    const char* unused = "of the 8 NICs of a node ('cluster.node.nics') 4 send messages";
+    CHECK(all_notes(nics + "fluid}\n").find(unused) != std::string::npos);
+    CHECK(all_notes(nics + "packet}\n").find(unused) != std::string::npos);
+    CHECK(all_notes(nics + "packet, nic: {rails: 2}}\n").find(unused) == std::string::npos);
+    CHECK(notes(nics + "packet, queues: {reduction_slots: 8}}\n") ==
+          "'network.queues.reduction_slots' has no effect: it needs an all-reduce inside switches: algorithm: "
+          "in-switch\n");
+
     const std::string serving =
         "orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\nmodel: llama-2-7b\nengine: {scheduler: {kind: ";
     const std::string few = "}}\nrequests: {count: 8, rate: 4, prompt: 100, output: 4, sessions: ";
@@ -291,6 +307,14 @@ TEST_CASE("keys of plans, schedulers, NICs and recoveries that nothing reads are
           "'requests.sessions' has no effect: it needs 'conversations', router: session or scheduler: fair\n");
     CHECK(notes(serving + "fair" + few + "3}\n").empty());
     CHECK(notes(serving + "sarathi" + few + "3, conversations: true}\n").empty());
+    for (const char* replicas : {"1", "2"}) {
+        const std::string routed =
+            notes(fmt::format("orrery: 1\nkind: serving\ncluster: {{nodes: 1, node: dgx-h100}}\nmodel: llama-2-7b\n"
+                              "engine: {{replicas: {}, router: least-requests}}\nrequests: {{count: 8, rate: 4}}\n",
+                              replicas));
+        CHECK((routed == "'engine.router' has no effect: it needs several 'replicas' to choose from\n") ==
+              (replicas == std::string("1")));
+    }
 
     // A whole description of a recovery serves faults of many kinds: what no fault of this campaign asks for is told.
     const std::string campaign = head + "dgx-h100" + model +

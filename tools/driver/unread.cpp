@@ -491,6 +491,15 @@ void add_unread_sessions(const Scenario& scenario, Notes& notes) {
     }
 }
 
+// One replica of each kind leaves nothing to choose.
+void add_unread_router(const EngineSpec& engine, Notes& notes) {
+    const bool several =
+        engine.split ? engine.prefill.replicas > 1 || engine.decode.replicas > 1 : engine.mixed.replicas > 1;
+    if (engine.router.name() != EngineSpec().router.name()) {
+        notes.add(several, "engine.router", "several 'replicas' to choose from");
+    }
+}
+
 // Batches of these are formed by sequences alone.
 void add_unread_budget(const PhaseSpec& phase, const std::string& path, Notes& notes) {
     const std::string name = phase.scheduler.policy.name();
@@ -501,8 +510,12 @@ void add_unread_budget(const PhaseSpec& phase, const std::string& path, Notes& n
 }
 
 // The rate of a host link is that of its NIC, too.
-void add_unread_nics(const ClusterSpec& cluster, Notes& notes) {
+void add_unread_nics(const ClusterSpec& cluster, bool stripes, Notes& notes) {
     const auto add = [&](const NodeSpec& node, double link, const std::string& path) {
+        if (cluster.nodes > 1 && node.nics > node.gpus && !stripes) {
+            notes.out.push_back(fmt::format("of the {} NICs of a node ('{}.nics') {} send messages: one for each GPU",
+                                            node.nics, path, node.gpus));
+        }
         if (node.nic_bandwidth.how == kGivenInScenario && node.nic_bandwidth.value != link) {
             notes.add(link <= 0, path + ".nic_bandwidth", "a fabric without 'link', which is the rate of the NICs");
         }
@@ -530,13 +543,22 @@ std::vector<std::string> without_effect(const YamlNode& root, const Scenario& sc
     notes.add(scenario.collective.slow_rank >= 0, "collective.slow_factor", "a 'slow_rank'");
     if (scenario.kind == ScenarioKind::serving) {
         add_unread_sessions(scenario, notes);
+        add_unread_router(scenario.engine, notes);
         for (const auto& [phase, path] : {std::pair{&scenario.engine.mixed, "engine"},
                                           {&scenario.engine.prefill, "engine.prefill"},
                                           {&scenario.engine.decode, "engine.decode"}}) {
             add_unread_budget(*phase, path, notes);
         }
     }
-    add_unread_nics(scenario.cluster, notes);
+    const PacketSpec& packets = scenario.network.packets;
+    add_unread_nics(scenario.cluster, scenario.network.by_packet() && packets.nic.rails > 1, notes);
+    const bool sums =
+        scenario.kind != ScenarioKind::network &&
+        (scenario.kind != ScenarioKind::collective || scenario.collective.algorithm == &algorithm("in-switch") ||
+         scenario.collective.algorithm == &algorithm("auto"));
+    if (scenario.network.by_packet() && packets.queues.reduction_slots > 0) {
+        notes.add(sums, "network.queues.reduction_slots", "an all-reduce inside switches: algorithm: in-switch");
+    }
     add_unread_transport(scenario.network, notes);
     return notes.out;
 }
