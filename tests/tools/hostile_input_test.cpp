@@ -268,6 +268,14 @@ TEST_CASE("keys of plans, schedulers, NICs and recoveries that nothing reads are
     }
     CHECK(notes(head + "dgx-h100" + model + "data: 4, pipeline: 2, spread: replicas}\n").empty());
 
+    // Steps without gradients exchange weights at most.
+    const std::string zeroth = head + "dgx-h100" + model.substr(0, model.find("global_batch")) +
+                               "data: 8, micro_batch: 1, global_batch: 8, zeroth_order: {perturbation: 1}, overlap: "
+                               "{data: true}, zero: ";
+    CHECK(notes(zeroth + "0}\n").find("'plan.overlap.data' has no effect: it needs gradients that are added up") !=
+          std::string::npos);
+    CHECK(notes(zeroth + "3}\n").empty());
+
     // The link of a fabric is the rate of NICs, too.
     const std::string nic = head + "{preset: dgx-h100, nic_bandwidth: 100 Gbps}, fabric: {";
     const std::string plan = "}" + model + "data: 8}\n";
@@ -307,6 +315,12 @@ TEST_CASE("keys of plans, schedulers, NICs and recoveries that nothing reads are
           "'requests.sessions' has no effect: it needs 'conversations', router: session or scheduler: fair\n");
     CHECK(notes(serving + "fair" + few + "3}\n").empty());
     CHECK(notes(serving + "sarathi" + few + "3, conversations: true}\n").empty());
+    const std::string given =
+        "orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\nmodel: llama-2-7b\n"
+        "requests: {count: 8, rate: 4}\ncompute: {model: roofline}\nengine: {tensor: 1";
+    CHECK(notes(given + ", step_cost: {fixed: 5 ms}}\n") ==
+          "'compute.model' has no effect: it needs prices of kernels in place of 'engine.step_cost'\n");
+    CHECK(notes(given + "}\n").empty());
     for (const char* replicas : {"1", "2"}) {
         const std::string routed =
             notes(fmt::format("orrery: 1\nkind: serving\ncluster: {{nodes: 1, node: dgx-h100}}\nmodel: llama-2-7b\n"

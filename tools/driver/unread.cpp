@@ -411,6 +411,10 @@ void add_unread_plan(const PlanSpec& plan, Notes& notes) {
             notes.add(read, fmt::format("plan.{}", key), unless);
         }
     }
+    if (plan.overlap_data && plan.zeroth_order.given) {
+        notes.add(plan.zero == 3, "plan.overlap.data",
+                  "gradients that are added up, which zeroth_order has not, or zero: 3, which gathers weights");
+    }
     if (plan.overlap_parameters) {
         notes.add(plan.zero >= 1 && plan.zero < 3 && alike, "plan.overlap.parameters",
                   "weights that are gathered once a step: zero: 1 or 2, and " + more);
@@ -544,6 +548,10 @@ std::vector<std::string> without_effect(const YamlNode& root, const Scenario& sc
     if (scenario.kind == ScenarioKind::serving) {
         add_unread_sessions(scenario, notes);
         add_unread_router(scenario.engine, notes);
+        if (scenario.compute != Scenario().compute) {
+            notes.add(!scenario.engine.has_step_cost, "compute.model",
+                      "prices of kernels in place of 'engine.step_cost'");
+        }
         for (const auto& [phase, path] : {std::pair{&scenario.engine.mixed, "engine"},
                                           {&scenario.engine.prefill, "engine.prefill"},
                                           {&scenario.engine.decode, "engine.decode"}}) {
