@@ -96,6 +96,12 @@ TEST_CASE("a value that nothing of its scenario reads is refused at its line, an
         {"requests:\n  rate: 2\n  burstiness: 3\n",
          ":7:15: error: 'requests.burstiness' changes nothing: it needs arrivals"},
         {"requests: {arrivals: at-once, count: 5, rate: 2}\n", "'requests.rate' changes nothing"},
+        {"requests: {arrivals: at-once, mix: [{share: 1}]}\n", "'requests.arrivals' changes nothing"},
+        {"requests: {arrivals: fixed, trace: requests.csv}\n", "'requests.arrivals' changes nothing"},
+        {"engine: {same_devices: true, transfer: layers, prefill: {units: 50 %}, decode: {units: 50 %}}\n",
+         "'engine.transfer' changes nothing: it needs 'prefill' and 'decode' replicas on devices of their own"},
+        {"engine: {same_devices: true, units: 50 %, prefill: {units: 50 %}, decode: {units: 50 %}}\n",
+         "'engine.units' changes nothing: it needs replicas that are all alike"},
         {"requests: {rate: 2, clients: 4}\n", "'requests.clients' changes nothing: it needs arrivals: closed"},
         {"requests: {arrivals: closed, count: 4}\n", "need 'clients'"},
         {"requests: {rate: 2, period: 60 s}\n", "it needs a 'swing'"},
@@ -340,6 +346,17 @@ TEST_CASE("keys of plans, schedulers, NICs and recoveries that nothing reads are
           "'faults.recovery.retry_limit' has no effect: it needs links or switches that fail\n"
           "'faults.recovery.repair.manual.mean' has no effect: it needs 'to_manual'\n");
     CHECK(notes(campaign + "hang}]\n").find("timeout") == std::string::npos);
+    const std::string calm = head + "dgx-h100" + model +
+                             "data: 8}\nfaults:\n  duration: 1 h\n  checkpoint: {interval: {kind: fixed, every: 1 h}, "
+                             "storage: {keep: 3}}\n  recovery: {standbys: 1, anomaly: {delay: 1 min}}\n"
+                             "  events: [{at: 1 min, where: node0, lasts: 1 min, ";
+    CHECK(
+        notes(calm + "kind: power-cap, factor: 0.5}]\n") ==
+        "'faults.recovery.standbys' has no effect: it needs faults that stop the job\n"
+        "'faults.recovery.anomaly' has no effect: it needs faults that slow machines, or a 'hang'\n"
+        "'faults.checkpoint.storage.keep' has no effect: it needs a 'corruption', which older checkpoints are free of, "
+        "or a 'capacity'\n");
+    CHECK(notes(calm + "kind: slow, factor: 0.5}]\n").find("recovery") == std::string::npos);
     CHECK(notes(campaign + "slow, factor: 0.5, lasts: 1 h}]\n").find("'faults.recovery.queue'") != std::string::npos);
 }
 

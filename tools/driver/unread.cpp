@@ -87,6 +87,9 @@ void refuse_requests(Unread& unread, const RequestsSpec& spec) {
     const bool closed = spec.arrivals == ArrivalKind::closed;
     const bool timed = made && !closed && (mixed || spec.arrivals != ArrivalKind::at_once);
     unread.refuse(spec.clients > 0, "requests.clients", closed, "arrivals: closed");
+    unread.refuse(spec.arrivals != usual.arrivals && !closed, "requests.arrivals", made && !mixed,
+                  "generated requests of one kind: a trace says when they come, and clients of a 'mix' have gaps of "
+                  "their own 'burstiness'");
     unread.refuse(spec.rate != usual.rate, "requests.rate", timed,
                   "generated requests that come by it: a trace, a closed loop and arrivals at once have none");
     unread.refuse(spec.burstiness != usual.burstiness, "requests.burstiness",
@@ -302,7 +305,7 @@ void refuse_unread_serving(const YamlNode& root, const Scenario& scenario, std::
         unread.refuse(phase->expert > 1, fmt::format("{}.expert", path), experts, of_experts);
     }
     for (const char* key : {"replicas", "tensor", "pipeline", "groups", "expert", "redundant_experts", "scheduler",
-                            "autoscale", "device", "clock"}) {
+                            "autoscale", "device", "clock", "units"}) {
         const std::string path = fmt::format("engine.{}", key);
         unread.refuse(stands(root, path), path, !engine.split,
                       "replicas that are all alike: those of 'prefill' and of 'decode' have their own");
@@ -318,8 +321,8 @@ void refuse_unread_serving(const YamlNode& root, const Scenario& scenario, std::
     unread.refuse(engine.scaling != Scaling::tensor, "engine.scaling", experts && of_weights == Precision::fp8,
                   "a model with experts in fp8: 'experts' or 'weights'");
     unread.refuse(engine.expert_load != 1, "engine.expert_load", experts, of_experts);
-    unread.refuse(engine.transfer != Transfer::whole, "engine.transfer", engine.split,
-                  "'prefill' and 'decode' replicas");
+    unread.refuse(engine.transfer != Transfer::whole, "engine.transfer", engine.split && !engine.same_devices,
+                  "'prefill' and 'decode' replicas on devices of their own");
     unread.refuse(engine.first_token == FirstToken::decode, "engine.first_token", engine.split && !engine.same_devices,
                   "'prefill' and 'decode' replicas on devices of their own");
     unread.refuse(engine.handover > 0, "engine.handover", engine.split && !engine.same_devices,
@@ -460,26 +463,44 @@ void add_unread_recovery(const FaultsSpec& faults, Notes& notes) {
     const bool stops = strikes({FaultKind::fail_stop});
     const bool links = strikes({FaultKind::link_down, FaultKind::link_flap, FaultKind::switch_loss});
     const bool missed = stops && recovery.heartbeat_misses > 0;
-    const bool interrupts =
-        stops || links || recovery.watches || strikes({FaultKind::preemption, FaultKind::hang, FaultKind::corruption});
+    const bool notices = recovery.watches && strikes({FaultKind::slow, FaultKind::degraded, FaultKind::link_flap});
+    const bool corrupts = strikes({FaultKind::corruption});
+    const bool hangs = strikes({FaultKind::hang});
+    const bool interrupts = stops || links || notices || corrupts || hangs || strikes({FaultKind::preemption});
+    const char* stop = "faults that stop the job";
     const std::tuple<bool, bool, const char*, const char*> keys[] = {
         {recovery.heartbeat_s != usual.heartbeat_s, stops || strikes({FaultKind::preemption}), "heartbeat.delay",
          "a 'fail-stop' or a 'preemption'"},
         {recovery.heartbeat_misses > 0, stops, "heartbeat.misses", "a 'fail-stop'"},
-        {recovery.timeout_s != usual.timeout_s, missed || strikes({FaultKind::hang}), "timeout",
+        {recovery.timeout_s != usual.timeout_s, missed || hangs, "timeout",
          "a 'hang', or heartbeats that miss a 'fail-stop'"},
-        {recovery.corruption_s != usual.corruption_s, strikes({FaultKind::corruption}), "corruption", "a 'corruption'"},
+        {recovery.corruption_s != usual.corruption_s, corrupts, "corruption", "a 'corruption'"},
         {recovery.retry_limit_s != usual.retry_limit_s, links, "retry_limit", "links or switches that fail"},
-        {recovery.diagnosis_s != usual.diagnosis_s, interrupts, "diagnosis.time", "faults that stop the job"},
-        {recovery.bisection_s > 0, interrupts, "diagnosis.bisection", "faults that stop the job"},
-        {recovery.restart_s != usual.restart_s, interrupts, "restart", "faults that stop the job"},
-        {recovery.queue_s > 0, interrupts, "queue", "faults that stop the job"},
+        {recovery.diagnosis_s != usual.diagnosis_s, interrupts, "diagnosis.time", stop},
+        {recovery.bisection_s > 0, interrupts, "diagnosis.bisection", stop},
+        {recovery.restart_s != usual.restart_s, interrupts, "restart", stop},
+        {recovery.queue_s > 0, interrupts, "queue", stop},
+        {recovery.standbys > 0, interrupts, "standbys", stop},
+        {recovery.pool > 0, interrupts, "pool", stop},
+        {recovery.spares > 0, interrupts, "spares", stop},
+        {recovery.join_s != usual.join_s, interrupts, "join", stop},
+        {recovery.shrinks, interrupts, "shrinks", stop},
+        {recovery.automatic.mean_s != usual.automatic.mean_s, interrupts, "repair.automatic.mean", stop},
+        {recovery.automatic.fails > 0, interrupts, "repair.automatic.fails", stop},
+        {recovery.to_manual > 0, interrupts, "repair.to_manual", stop},
+        {recovery.retire_after > 0, interrupts, "repair.retire_after", stop},
+        {recovery.watches, notices || hangs, "anomaly", "faults that slow machines, or a 'hang'"},
         {recovery.manual.mean_s != usual.manual.mean_s, recovery.to_manual > 0, "repair.manual.mean", "'to_manual'"},
         {recovery.manual.fails > 0, recovery.to_manual > 0, "repair.manual.fails", "'to_manual'"}};
     for (const auto& [given, read, key, unless] : keys) {
         if (given) {
             notes.add(read, fmt::format("faults.recovery.{}", key), unless);
         }
+    }
+    const StorageSpec& storage = faults.checkpoint.storage;
+    if (storage.keep != StorageSpec().keep) {
+        notes.add(corrupts || storage.capacity > 0, "faults.checkpoint.storage.keep",
+                  "a 'corruption', which older checkpoints are free of, or a 'capacity'");
     }
 }
 
