@@ -508,6 +508,23 @@ TEST_CASE("more memory than --memory-limit ends with 3, and a long run says so b
     CHECK(answers("211").seconds < 1);
     CHECK(answers("1e6").what == "3e+03 requests of 1e+06 output tokens each");
     CHECK(answers("1e6").seconds > 200);
+    // Bad machines of a campaign fail as often as their factor says.
+    const auto campaign = [](const char* factor) {
+        return expected_cost(scenario(
+            fmt::format("orrery: 1\nkind: training\ncluster: {{nodes: 2, node: dgx-h100}}\nmodel: llama-2-7b\n"
+                        "plan: {{tensor: 8, data: 2, global_batch: 16}}\nfaults:\n  duration: 30 d\n  processes:\n"
+                        "    - {{component: gpu, kind: fail-stop, mtbf: 1000 h, bad_share: 50 %, bad_factor: {}}}\n",
+                        factor)));
+    };
+    CHECK(campaign("2").seconds < 1);
+    CHECK(campaign("1e6").seconds > 1);
+    // KV transfers of half a MiB a token, in packets of 64 bytes.
+    const RunCost moved = expected_cost(
+        scenario("orrery: 1\nkind: serving\ncluster: {nodes: 2, node: dgx-h100}\nmodel: llama-2-7b\n"
+                 "engine: {prefill: {tensor: 8}, decode: {tensor: 8}}\nnetwork: {fidelity: packet, mtu: 64 B}\n"
+                 "requests: {rate: 5, count: 1000, prompt: 1000}\n"));
+    CHECK(moved.seconds > 600);
+    CHECK(moved.what.find("packet-hops") != std::string::npos);
     // Alike messages are neither stored nor simulated one by one; hashed paths make each a case of its own.
     const auto all_to_all = [](const char* paths) {
         return expected_cost(scenario(

@@ -113,6 +113,10 @@ RunCost cost_of_collective(const Scenario& s) {
     return out;
 }
 
+static double strikes_per_second(const ProcessSpec& process, const JobShape& shape) {
+    return shape.count(process.component) / process.mtbf_s * (1 + process.bad_share * (process.bad_factor - 1));
+}
+
 // How often so many components are slow at once that an iteration with just these is simulated.
 static double slow_states(const Scenario& s) {
     const JobShape shape = job_shape(s);
@@ -120,7 +124,7 @@ static double slow_states(const Scenario& s) {
     double at_once = 0;
     for (const ProcessSpec& process : s.faults.processes) {
         if (process.factor < 1 && process.lasts_s > 0) {
-            const double own = shape.count(process.component) / process.mtbf_s;
+            const double own = strikes_per_second(process, shape);
             rate += own;
             at_once += own * process.lasts_s;
         }
@@ -133,7 +137,7 @@ static RunCost cost_of_campaign(const Scenario& s) {
     const JobShape shape = job_shape(s);
     double rate = 0;
     for (const ProcessSpec& process : s.faults.processes) {
-        rate += shape.count(process.component) / process.mtbf_s;
+        rate += strikes_per_second(process, shape);
     }
     const double stops = interruption_rate(s.faults, shape);
     if (const auto interval = s.faults.checkpoint.interval.make(); stops > 0 || !interval->needs_mtbf()) {
@@ -170,21 +174,19 @@ RunCost cost_of_replay(const Scenario& s) {
     return cost_of(size_of(s.file(s.replay.trace)) / kBytesPerRow * ranks, kTask, "operations");
 }
 
-// Of generated requests, on average; 0 of a trace.
-static double output_tokens(const RequestsSpec& requests) {
-    const auto mean = [](const LengthSpec& lengths) {
-        return std::min(lengths.mean, static_cast<double>(lengths.most));
-    };
-    if (!requests.trace.empty() || requests.mix.empty()) {
-        return requests.trace.empty() ? mean(requests.output) : 0;
+// Tokens of generated requests, on average; 0 of a trace.
+static double mean_tokens(const RequestsSpec& requests, const LengthSpec& lengths, LengthSpec ClientSpec::*own) {
+    const auto mean = [](const LengthSpec& one) { return std::min(one.mean, static_cast<double>(one.most)); };
+    if (!requests.trace.empty()) {
+        return 0;
     }
     double tokens = 0;
     double shares = 0;
     for (const ClientSpec& client : requests.mix) {
-        tokens += client.share * mean(client.output);
+        tokens += client.share * mean(client.*own);
         shares += client.share;
     }
-    return tokens / shares;
+    return requests.mix.empty() ? mean(lengths) : tokens / shares;
 }
 
 // Sequences that a replica can decode at a time, where they wait for it.
@@ -210,7 +212,7 @@ RunCost cost_of_serving(const Scenario& s) {
     const double all = requests.trace.empty() ? kGenerated : size_of(s.file(requests.trace)) / kBytesPerLine;
     const double count = requests.count > 0 ? static_cast<double>(requests.count) : all * requests.sample;
     RunCost out = cost_of(count, kRequest, "requests");
-    const double each = output_tokens(requests);
+    const double each = mean_tokens(requests, requests.output, &ClientSpec::output);
     // On average a sequence has half of its output in the cache.
     const double batch = std::min(count, widest_batch(s, each / 2));
     const double decoding = count * each * (kToken + kIteration / batch);
@@ -218,6 +220,13 @@ RunCost cost_of_serving(const Scenario& s) {
         out.what += fmt::format(" of {:.2g} output tokens each", each);
     }
     out.seconds += decoding;
+    if (s.network.by_packet() && s.engine.split && !s.engine.same_devices) {
+        const double prompt = mean_tokens(requests, requests.prompt, &ClientSpec::prompt);
+        const double cached = prompt * cache_bytes_per_token(s.model, s.engine.cache, s.engine.compression);
+        const RunCost transfers = cost_of(kHops * count * cached / s.network.packets.mtu, kPacketHop, "packet-hops");
+        out.seconds += transfers.seconds;
+        out.what += ", " + transfers.what;
+    }
     return out;
 }
 
