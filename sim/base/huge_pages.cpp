@@ -27,15 +27,19 @@ constexpr std::size_t kKept = std::size_t{16} << 20;  // bytes of whole pages th
 constexpr std::align_val_t kLine{64};
 
 void* whole_pages(std::size_t bytes) {
-    const std::size_t rounded = (bytes + kPage - 1) / kPage * kPage;
-    void* const out = std::aligned_alloc(kPage, rounded);
+    void* const out = std::aligned_alloc(kPage, (bytes + kPage - 1) / kPage * kPage);
     if (out == nullptr) {
         throw std::bad_alloc();
     }
-#if defined(__linux__)
-    (void)madvise(out, rounded, MADV_HUGEPAGE);  // a wish: nothing depends on it
-#endif
     return out;
+}
+
+// Huge pages for as many of them as are used by half at least: the rest of a table is not worth a whole one.
+void* in_huge_pages(void* table, std::size_t bytes) {
+#if defined(__linux__)
+    (void)madvise(table, (bytes + kPage / 2) / kPage * kPage, MADV_HUGEPAGE);  // a wish: nothing depends on it
+#endif
+    return table;
 }
 
 // Blocks of powers of two bytes: small ones within pages that many tables share, large ones of whole pages.
@@ -51,7 +55,7 @@ class Blocks {
             return whole_pages(bytes);
         }
         if (left_ < bytes) {
-            page_ = static_cast<std::byte*>(whole_pages(kPage));
+            page_ = static_cast<std::byte*>(in_huge_pages(whole_pages(kPage), kPage));
             left_ = kPage;
         }
         left_ -= bytes;
@@ -95,7 +99,10 @@ void* take_table(std::size_t bytes) {
     if (bytes < kShared) {
         return operator new(bytes, kLine);
     }
-    return bytes <= kKept ? blocks().take(std::bit_ceil(bytes)) : whole_pages(bytes);
+    if (bytes < kOwn) {
+        return blocks().take(std::bit_ceil(bytes));
+    }
+    return in_huge_pages(bytes <= kKept ? blocks().take(std::bit_ceil(bytes)) : whole_pages(bytes), bytes);
 }
 
 void give_table(void* table, std::size_t bytes) {

@@ -5,6 +5,7 @@
 // knows only dependencies. A graph that stops before every task has run (a cycle, a transfer over a dead link) is an
 // error that names the first task left, never a silent end.
 
+#include "sim/base/huge_pages.hpp"
 #include "sim/engine/job.hpp"
 #include "sim/engine/task_graph.hpp"
 
@@ -62,8 +63,8 @@ class Executor final : public EventHandler, public ActivityListener, public Job 
     std::uint32_t handler_;
     ListenerId listener_;
     std::vector<ClassId> classes_;  ///< by demand set
-    std::vector<SimTime> starts_;
-    std::vector<SimTime> ends_;
+    HugeVector<SimTime> starts_;
+    HugeVector<SimTime> ends_;
     /// Of a task that waits, how many it waits for; from then on the one that released it.
     std::vector<std::uint32_t> released_by_;
     std::vector<std::uint32_t> ready_;  ///< tasks that became ready while another was being finished

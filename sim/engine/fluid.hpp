@@ -25,6 +25,7 @@
 // tests/sim/network/simgrid_test.cpp (SimGrid at tightened precision).
 
 #include "sim/base/huge_pages.hpp"
+#include "sim/base/kept_tables.hpp"
 #include "sim/engine/engine.hpp"
 #include "sim/engine/list_pool.hpp"
 #include "sim/engine/resource_model.hpp"
@@ -270,30 +271,30 @@ class FluidModel final : public ResourceModel, public EventHandler {
     HugeVector<VirtualTime> times_;  ///< by resource
     HugeVector<double> reaches_;  ///< by resource: its level; without bound while what it holds back rises
     HugeVector<Room> rooms_;      ///< by resource
-    HugeVector<Class> classes_;
-    HugeVector<std::uint32_t> free_classes_;
-    HugeVector<Slot> slots_;
-    HugeVector<std::uint32_t> owners_;                    ///< class, by slot
+    KeptVector<Class> classes_;
+    KeptVector<std::uint32_t> free_classes_;
+    KeptVector<Slot> slots_;
+    KeptVector<std::uint32_t> owners_;                    ///< class, by slot
     std::vector<std::vector<std::uint32_t>> free_slots_;  ///< by length
     ListPool<User> users_;
     ListPool<Held> held_;
     ListPool<Member> members_;
     HugeVector<std::uint32_t> table_;  ///< first class, by hash: a power of two of them
     std::size_t table_entries_ = 0;
-    HugeVector<Completion> heap_;
-    HugeVector<std::uint32_t> touched_;
-    HugeVector<std::uint32_t> seeds_;     ///< classes whose rate is sought anew from zero
-    HugeVector<std::uint32_t> included_;  ///< resources that the fill under way has seen
-    HugeVector<std::uint32_t> raised_;    ///< resources on which a class began to rise just now
-    HugeVector<std::uint32_t> bounded_;   ///< classes that the fill under way froze at their own bounds
+    KeptVector<Completion> heap_;
+    KeptVector<std::uint32_t> touched_;
+    KeptVector<std::uint32_t> seeds_;     ///< classes whose rate is sought anew from zero
+    KeptVector<std::uint32_t> included_;  ///< resources that the fill under way has seen
+    KeptVector<std::uint32_t> raised_;    ///< resources on which a class began to rise just now
+    KeptVector<std::uint32_t> bounded_;   ///< classes that the fill under way froze at their own bounds
     std::vector<std::pair<std::uint32_t, std::uint32_t>> tied_;  ///< class, the settled resource that it uses
-    HugeVector<Level> levels_;                                   ///< a heap
+    KeptVector<Level> levels_;                                   ///< a heap
     HugeVector<std::uint32_t> queued_;                           ///< place in it, by resource, or kIsFar
-    HugeVector<std::uint32_t> far_;                              ///< resources that wait outside it
+    KeptVector<std::uint32_t> far_;                              ///< resources that wait outside it
     double far_from_ = 0;                                        ///< where their levels begin
-    HugeVector<std::uint32_t> stale_;                            ///< resources
-    HugeVector<std::uint32_t> due_;
-    HugeVector<std::uint32_t> finished_;
+    KeptVector<std::uint32_t> stale_;                            ///< resources
+    KeptVector<std::uint32_t> due_;
+    KeptVector<std::uint32_t> finished_;
     std::map<std::uint32_t, Changed> changed_;   ///< by resource
     std::vector<std::uint32_t> new_capacities_;  ///< resources whose capacity changed at this instant
     std::vector<std::uint32_t> reshaped_;        ///< resources that their users share anew because of that

@@ -5,7 +5,7 @@
 // A list lies in one block of a power of two entries and moves to a block of twice the size when that is full; the block
 // that it leaves serves other lists. Lists keep their blocks when they become empty.
 
-#include "sim/base/huge_pages.hpp"
+#include "sim/base/kept_tables.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -67,7 +67,7 @@ class ListPool {
         list.room = room;
     }
 
-    HugeVector<Entry> entries_;
+    KeptVector<Entry> entries_;
     std::vector<std::uint32_t> free_[32];  ///< blocks, by the logarithm of their size
 };
 
