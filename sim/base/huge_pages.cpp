@@ -1,5 +1,7 @@
 #include "sim/base/huge_pages.hpp"
 
+#include "sim/base/kept_tables.hpp"
+
 #include <array>
 #include <bit>
 #include <cstdlib>
@@ -16,7 +18,8 @@ namespace orrery {
 namespace {
 
 constexpr std::size_t kPage = std::size_t{2} << 20;
-constexpr std::size_t kOwn = kPage / 2;  // bytes of a table that has pages of its own
+constexpr std::size_t kOwn = kLargeTable;  // bytes of a table that has pages of its own
+static_assert(kOwn == kPage / 2);
 #if defined(__SANITIZE_ADDRESS__)
 constexpr std::size_t kShared =
     std::numeric_limits<std::size_t>::max();  // so that the sanitizer knows where tables end

@@ -109,8 +109,10 @@ class Border {
 
       private:
         void ask(std::size_t ahead) const {
-            fetch_to_write(packets.data() + packets.size() + ahead);
-            fetch_to_write(arrivals.data() + arrivals.size() + ahead);
+            if (packets.size() + ahead < std::min(packets.capacity(), arrivals.capacity())) {
+                fetch_to_write(packets.data() + packets.size() + ahead);
+                fetch_to_write(arrivals.data() + arrivals.size() + ahead);
+            }
         }
         static constexpr std::size_t kAheadInBox = 8;
     };
