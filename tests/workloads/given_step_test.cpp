@@ -41,14 +41,14 @@ TEST_CASE("given step: prompts, decodes and both in one iteration take what the 
         step_of("{fixed: 2 ms, token: 10 us, square: 1 ns, sequence: 0.1 ms, context: 20 ns, mixed: 1.5, "
                 "beyond: {sequences: 3, fixed: 7 ms, sequence: 1 ms}}"));
     Batch prompt;
-    prompt.items = {{0, 500, 0}};
+    prompt.items = {{0, 500, 500}};
     CHECK(milliseconds(step, prompt) == doctest::Approx(2 + 5 + 0.25));
     // A later piece attends to what came before it as well.
-    prompt.items = {{0, 500, 1500}};
+    prompt.items = {{0, 500, 2000}};
     CHECK(milliseconds(step, prompt) == doctest::Approx(2 + 5 + 1));
     CHECK(milliseconds(step, decodes(2, 1000)) == doctest::Approx(2 + 0.2 + 0.04));
     Batch both = decodes(2, 1000);
-    both.items.push_back({2, 500, 0});
+    both.items.push_back({2, 500, 500});
     CHECK(milliseconds(step, both) == doctest::Approx(2 + 1.5 * (5.25 + 0.24)));
     // From three decoding sequences on other constants hold; drafts and finished places count as sequences.
     CHECK(milliseconds(step, decodes(3, 1000)) == doctest::Approx(7 + 3));
@@ -81,6 +81,18 @@ TEST_CASE("given step: gaps, repeated points, no time at all and two ways to say
     CHECK(problems_of(step_of("{token: 1 ms}")).size() == 1);
     CHECK_THROWS_AS((void)step_of("{fixed: -1 ms}"), ConfigError);
     CHECK_THROWS_AS((void)step_of("{table: [{sequences: 1, time: -1 ms}]}"), ConfigError);
+}
+
+TEST_CASE("given step: 'square' counts each pair of a served prompt once, in one piece or in chunks") {
+    for (const int budget : {1024, 250}) {
+        test::ListSource source({test::request(1, 1000, 1)});
+        GivenStep cost(step_of("{square: 1 us, fixed: 1 us}"));
+        const ServiceResult result =
+            test::serve_with(test::spec_of("chunked-prefill", budget, 8, 100, 16), source, cost);
+        REQUIRE(result.requests.size() == 1);
+        // A piece of 250 tokens attends to itself and to all pieces before it: 250 (250 + 500 + 750 + 1,000).
+        CHECK(result.requests[0].ttft == doctest::Approx(budget == 1024 ? 1.0 : 0.625).epsilon(1e-4));
+    }
 }
 
 TEST_CASE("given step: a lone request takes its prompt's iteration and one for each further token") {

@@ -157,7 +157,8 @@ StepWork GivenStep::work(const Batch& batch) {
             context += item.context;
         } else {
             const double tokens = item.tokens;
-            prompts += tokens * (step_.token + step_.square * (item.context + tokens));
+            // A batch item's context counts its own tokens already.
+            prompts += tokens * (step_.token + step_.square * item.context);
         }
     }
     decoding += running;
