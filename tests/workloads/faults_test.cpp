@@ -412,6 +412,51 @@ TEST_CASE("a lost leaf switch takes its nodes, a lost spine slows the job") {
     CHECK(one_run(faults, test::nodes_of_eight(32), job).interruptions == 0);
 }
 
+TEST_CASE("a derived checkpoint interval is never shorter than a write, nor too short for the kept copies") {
+    FaultsSpec faults;
+    faults.duration_s = 30 * 86400.0;
+    faults.processes = {process(Component::software, FaultKind::fail_stop, 20000)};
+    faults.checkpoint.storage.keep = 10;
+    SteadyJob job(4, 10);
+    job.setting.nodes = 4;
+    job.setting.bytes = 28e12;  // 28 s to a store of 1 TB/s, and hardly a stall: Daly's rule wants 63 s less the stall
+    job.setting.pcie = 8.75e12;
+    job.setting.storage.write = 1e12;
+    faults.checkpoint.method.choose("asynchronous");
+    const auto plan_of = [&] { return plan_campaign(faults, test::nodes_of_eight(4), job, {}); };
+    CHECK(plan_of().rule_s == doctest::Approx(std::sqrt(2 * 0.1 * 20000)).epsilon(0.01));
+    CHECK(plan_of().interval_s == 60);
+    job.setting.storage.write = 0.2e12;
+    CHECK(plan_of().interval_s == 140);
+    // Corruption is found after an hour: nine checkpoints may hold it, and the tenth is from before it.
+    faults.processes.push_back(process(Component::gpu, FaultKind::corruption, 1e8));
+    faults.recovery.corruption_s = 3600;
+    CHECK(plan_of().shortest.keep_s == doctest::Approx(400 - 0.1));
+    CHECK(plan_of().interval_s == 400);
+    // A fixed interval stands as it is.
+    faults.checkpoint.interval.choose("fixed");
+    CHECK(plan_of().interval_s == 1800);
+    // With one checkpoint kept, no interval helps.
+    faults.checkpoint.storage.keep = 1;
+    CHECK(std::isinf(plan_of().shortest.keep_s));
+}
+
+TEST_CASE("kept checkpoints that outlast detection keep the work that shorter intervals lose to corruption") {
+    FaultsSpec faults;
+    faults.duration_s = 200000;
+    faults.recovery.corruption_s = 3600;
+    faults.checkpoint.storage.keep = 10;
+    faults.events = {event(150000, FaultKind::corruption, "gpu0")};
+    SteadyJob job(4, 10);
+    const auto lost = [&](double every) {
+        test::set_cycle(faults, job, every, 0.1, 0, 1);
+        return seconds(one_run(faults, test::nodes_of_eight(4), job), Cause::lost_work);
+    };
+    const double least = plan_campaign(faults, test::nodes_of_eight(4), job, {}).shortest.keep_s;
+    CHECK(lost(std::ceil(least / 10) * 10) < 3600 + 2 * 400);
+    CHECK(lost(380) > 150000);
+}
+
 TEST_CASE("an interval above the time between failures is livelock: said, and not simulated for ever") {
     FaultsSpec faults;
     faults.duration_s = 9e9;

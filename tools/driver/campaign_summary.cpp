@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace orrery::inline driver {
@@ -114,6 +115,40 @@ void add_energy(const Scenario& scenario, const std::vector<CampaignResult>& run
     add_mean("campaign_energy_j", "J", joules, out);
 }
 
+// An interval that the method or its store cannot keep: a rule's is raised, a fixed one is taken and warned about.
+void add_interval_note(const CampaignPlan& plan, Summary& out) {
+    const auto pretty = [](double seconds) { return pretty_quantity(seconds, Dimension::time); };
+    const IntervalBounds& shortest = plan.shortest;
+    if (std::isinf(shortest.keep_s)) {
+        out.notes.emplace_back(
+            "warning: one kept checkpoint never outlasts silent corruption: it may be written after the corruption and "
+            "before its detection; set faults.checkpoint.storage.keep to 2 or more");
+    }
+    const auto rule = plan.spec.checkpoint.interval.make();
+    const double wanted = rule->needs_mtbf() ? plan.rule_s : plan.interval_s;
+    const double least = shortest.longest();
+    if (!(wanted < least)) {
+        return;
+    }
+    const std::string why =
+        shortest.write_s >= shortest.longest()
+            ? fmt::format("writing a checkpoint takes {}", pretty(shortest.write_s))
+            : fmt::format("{} kept checkpoints must reach back beyond the {} until corruption is detected",
+                          plan.spec.checkpoint.storage.keep, pretty(plan.spec.recovery.corruption_s));
+    if (rule->needs_mtbf()) {
+        out.notes.push_back(fmt::format("checkpoint interval raised from {} ('{}') to {}: {}", pretty(wanted),
+                                        plan.spec.checkpoint.interval.name(), pretty(plan.interval_s), why));
+        return;
+    }
+    const double rate = interruption_rate(plan.spec, plan.shape);
+    const double daly = CheckpointIntervalChoice(checkpoint_interval_table(), "daly")
+                            .make()
+                            ->seconds(plan.cost.stall_s, rate > 0 ? 1 / rate : std::numeric_limits<double>::infinity());
+    out.notes.push_back(
+        fmt::format("warning: the checkpoint interval of {} is too short: {}; the best fixed interval is about {}",
+                    pretty(wanted), why, pretty(std::isfinite(daly) ? std::max(least, daly) : least)));
+}
+
 void add_notes(const CampaignPlan& plan, const std::vector<CampaignResult>& runs, Summary& out) {
     std::size_t locked = 0;
     std::size_t unfinished = 0;
@@ -123,6 +158,7 @@ void add_notes(const CampaignPlan& plan, const std::vector<CampaignResult>& runs
         unfinished += plan.spec.work_s > 0 && !run.finished ? 1 : 0;
         retired += run.retired;
     }
+    add_interval_note(plan, out);
     if (locked > 0) {
         const double rate = interruption_rate(plan.spec, plan.shape);
         out.notes.push_back(fmt::format(

@@ -78,9 +78,21 @@ CampaignResult Campaign::run() {
 
 }  // namespace running
 
+IntervalBounds shortest_interval(const FaultsSpec& spec, const CheckpointCost& cost, bool corrupts) {
+    IntervalBounds out;
+    out.write_s = cost.background_s;
+    if (corrupts) {
+        // Checkpoints of the store that are taken between the corruption and its discovery hold it; one more must be kept.
+        const double copies =
+            static_cast<double>(spec.checkpoint.storage.keep - 1) * (cost.in_memory ? cost.persist_every : 1);
+        out.keep_s = std::max(0.0, spec.recovery.corruption_s / copies - cost.stall_s);
+    }
+    return out;
+}
+
 CampaignPlan plan_campaign(const FaultsSpec& spec, const JobShape& shape, JobModel& job,
                            std::vector<TimedFault> trace) {
-    CampaignPlan plan{spec, shape, std::move(trace), job.iteration_s({shape.nodes, {}, 0}), 0, {}, 0};
+    CampaignPlan plan{spec, shape, std::move(trace), job.iteration_s({shape.nodes, {}, 0}), 0, {}, 0, 0, {}};
     plan.straggling_s = std::max(plan.iteration_s, job.straggling_s());
     for (const EventSpec& event : spec.events) {
         TimedFault one{event.at_s, {event.kind, {}, event.factor, event.lasts_s}};
@@ -106,8 +118,17 @@ CampaignPlan plan_campaign(const FaultsSpec& spec, const JobShape& shape, JobMod
     if (std::isnan(wanted)) {
         wanted = 0;  // nothing to stall for, never interrupted
     }
-    plan.interval_s =
-        std::isinf(wanted) ? 1e10 : plan.iteration_s * std::max(1.0, std::floor(wanted / plan.iteration_s + 0.5));
+    const bool corrupts = std::any_of(spec.processes.begin(), spec.processes.end(),
+                                      [](const ProcessSpec& one) { return one.kind == FaultKind::corruption; }) ||
+                          std::any_of(plan.given.begin(), plan.given.end(),
+                                      [](const TimedFault& one) { return one.fault.kind == FaultKind::corruption; });
+    plan.rule_s = wanted;
+    plan.shortest = shortest_interval(spec, plan.cost, corrupts);
+    double iterations = std::max(1.0, std::floor(wanted / plan.iteration_s + 0.5));
+    if (interval->needs_mtbf()) {
+        iterations = std::max(iterations, std::ceil(plan.shortest.longest() / plan.iteration_s));
+    }
+    plan.interval_s = std::isinf(wanted) ? 1e10 : plan.iteration_s * iterations;
     return plan;
 }
 

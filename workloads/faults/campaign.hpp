@@ -16,6 +16,8 @@
 #include "workloads/faults/ledger.hpp"
 #include "workloads/faults/spec.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 
@@ -87,6 +89,16 @@ struct CampaignResult {
     std::vector<StruckFault> struck;          ///< where the timeline was asked for
 };
 
+/// The shortest intervals between checkpoints that a method and its store can keep, s; 0: any.
+struct IntervalBounds {
+    double write_s = 0;  ///< the write in the background has ended before the next checkpoint begins
+    double keep_s =
+        0;  ///< one of the kept checkpoints is older than corruption that is only now found; infinity: none can be
+    /// The longer of both where one helps against corruption.
+    [[nodiscard]] double longest() const { return std::isinf(keep_s) ? write_s : std::max(write_s, keep_s); }
+};
+[[nodiscard]] IntervalBounds shortest_interval(const FaultsSpec& spec, const CheckpointCost& cost, bool corrupts);
+
 /// What all runs of a campaign share.
 struct CampaignPlan {
     const FaultsSpec& spec;
@@ -96,9 +108,12 @@ struct CampaignPlan {
     double straggling_s = 0;        ///< of an iteration on healthy machines, on average
     CheckpointCost cost;
     double interval_s = 0;  ///< between checkpoints, whole iterations
+    double rule_s = 0;      ///< what the rule of the interval asked for
+    IntervalBounds shortest;
 };
-/// Resolves places, the cost of a checkpoint and its interval. `trace`: what the file of faults holds. Throws InfeasibleError where
-/// checkpoints do not fit the store.
+/// Resolves places, the cost of a checkpoint and its interval. A rule that derives the interval from the MTBF never goes below the
+/// shortest one that works; a fixed interval is taken as it stands. `trace`: what the file of faults holds. Throws InfeasibleError
+/// where checkpoints do not fit the store.
 [[nodiscard]] CampaignPlan plan_campaign(const FaultsSpec& spec, const JobShape& shape, JobModel& job,
                                          std::vector<TimedFault> trace);
 
