@@ -56,6 +56,46 @@ TEST_CASE("serving: a turn computes only what its conversation has not cached, a
           Lines{"0:4", "0:1", "0:1", "1:5", "2:4", "3:8"});
 }
 
+TEST_CASE("serving: who holds blocks waits before who was preempted while it was held back") {
+    EngineLimits limits;
+    limits.blocks = 10;
+    limits.block = 16;
+    EngineState state(limits);
+    const std::uint32_t runs = state.add(request(0, 64, 8), 1);
+    Batch batch;
+    REQUIRE(state.schedule(runs, 64, batch));
+    state.admit_front();
+    // The cache of another comes from elsewhere and is held back while the engine plans; the plan preempts what runs.
+    const std::uint32_t arrives = state.add(request(0, 64, 8), 2);
+    state.waiting.clear();
+    REQUIRE(state.reserve(arrives, 64));
+    state.arrived(arrives);
+    const std::vector<std::uint32_t> newcomers = state.hold_newcomers();
+    REQUIRE(newcomers == std::vector<std::uint32_t>{arrives});
+    state.recompute_later(0);
+    state.let_in(newcomers);
+    CHECK(state.waiting.front() == arrives);
+    CHECK(state.waiting.back() == runs);
+}
+
+TEST_CASE("serving: conversations through lower tiers of a cache for few sequences end, whatever the engine") {
+    for (const char* software : {"vllm-0.11", "vllm-0.6", "sglang-0.5"}) {
+        for (const char* tiers : {"nvme: 8 GiB, nvme_bandwidth: 6 GB/s", "host: 2 GiB", "host: 1 GiB, nvme: 4 GiB"}) {
+            CAPTURE(software);
+            CAPTURE(tiers);
+            const Summary out =
+                run(scenario(fmt::format(
+                        "orrery: 1\nkind: serving\ncluster: {{nodes: 1, node: dgx-h100}}\n"
+                        "model: llama-2-7b\nengine: {{software: {}, kv: {{blocks: 400, prefix: {{{}}}}}}}\n"
+                        "requests: {{sessions: 10, conversations: true, count: 1500, prompt: {{most: 4096}}}}\n",
+                        software, tiers)),
+                    models(), {})
+                    .summary;
+            CHECK(out.find("requests_per_s")->value > 0);
+        }
+    }
+}
+
 TEST_CASE("serving: sequences share the blocks of a prefix while both run") {
     // Five blocks of four: both need four for their prompts, but three of them are the same.
     ServiceSpec spec = caching(5);

@@ -95,9 +95,13 @@ std::vector<std::uint32_t> EngineState::hold_newcomers() {
 void EngineState::let_in(const std::vector<std::uint32_t>& newcomers) {
     for (const std::uint32_t index : newcomers) {
         sequences_[index].newcomer = false;
-        waiting.push_back(index);
+        if (sequences_[index].blocks > 0) {
+            wait_behind_holders(index);  // the plan may have put back sequences that hold nothing: they cannot go first
+        } else {
+            waiting.push_back(index);
+            ++enqueued_;
+        }
     }
-    enqueued_ += newcomers.size();
 }
 
 std::uint32_t EngineState::take_over(EngineState& from, std::uint32_t source) {
