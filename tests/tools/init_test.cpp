@@ -12,7 +12,9 @@ using namespace orrery::test;
 
 TEST_CASE("init writes a scenario of every kind that runs as it is") {
     const Folder folder;
-    for (const std::string& kind : reference_kinds()) {
+    std::vector<std::string> kinds = reference_kinds();
+    kinds.insert(kinds.end(), {"faults", "disaggregated"});
+    for (const std::string& kind : kinds) {
         const std::string file = folder.file(kind + ".yaml");
         const Outcome made = orrery_command(fmt::format("init {} -o {}", kind, file));
         REQUIRE_MESSAGE(made.code == 0, kind << "\n" << made.text);
@@ -31,7 +33,9 @@ TEST_CASE("init makes of GPUs, device and model a scenario that fits, on every n
           "training --gpus 2048 --device h100 --model llama-3-405b",
           "training --gpus 1 --device mi300x --model llama-3-8b", "serving --gpus 1 --device h100 --model llama-3-8b",
           "serving --gpus 16 --device a100 --model llama-3-70b", "serving --gpus 8 --device h200 --model mixtral-8x22b",
-          "serving --gpus 72 --device gb200 --model llama-3-70b"}) {
+          "serving --gpus 72 --device gb200 --model llama-3-70b",
+          "disaggregated --gpus 32 --device h200 --model llama-3-70b", "rl --gpus 32 --device h100 --model qwen3-32b",
+          "faults --gpus 256 --device a100 --model llama-3-70b"}) {
         const Folder folder;
         const std::string file = folder.file("made.yaml");
         const Outcome made = orrery_command(fmt::format("init {} -o {}", facts, file));
@@ -41,7 +45,8 @@ TEST_CASE("init makes of GPUs, device and model a scenario that fits, on every n
             continue;
         }
         REQUIRE_MESSAGE(made.code == 0, facts << "\n" << made.text);
-        const std::string count = std::string(facts).rfind("serving", 0) == 0 ? " --set requests.count=50" : "";
+        const std::string count =
+            read(file).find("kind: serving\n") == read(file).find("kind: ") ? " --set requests.count=50" : "";
         const Outcome ran = orrery_command("run " + file + " --quiet" + count);
         CHECK_MESSAGE(ran.code == 0, facts << "\n" << ran.text);
     }
@@ -56,6 +61,7 @@ TEST_CASE("init refuses what it cannot use, with what it could") {
         {"init training --model llama-3-70", "did you mean 'llama-3-70b'?"},
         {"init network --model llama-3-8b", "takes no --model; it takes --gpus"},
         {"init network --gpus 1", "give --gpus of 2 or more"},
+        {"init disaggregated --gpus 8 --model llama-3-405b --device h200", "need 16 GPUs or more"},
         {"init serving --gpus 8 --device gb200-tray --model llama-3-8b",
          "error: no scenario comes of these facts (--gpus 8): 2 nodes do not fill domains of 18"},
     };

@@ -143,8 +143,14 @@ std::optional<PlanSpec> first_plan(const ModelSpec& model, const SoftwareSpec& s
     return std::nullopt;
 }
 
-std::string training(const StarterFacts& facts, const DataDirectory& data) {
-    const Machines on = machines(facts, "h100-sxm", 64, data);
+// A model with the first plan under which it fits the machines.
+struct PlannedModel {
+    std::string name;
+    ModelSpec model;
+    PlanSpec plan;
+};
+
+PlannedModel planned_model(const StarterFacts& facts, const Machines& on, const DataDirectory& data) {
     const std::string name = preset_named(kModelPresets, facts.model.empty() ? "llama-3-8b" : facts.model, data);
     const ModelSpec model = model_named(name, data);
     SoftwareSpec software;
@@ -158,36 +164,87 @@ std::string training(const StarterFacts& facts, const DataDirectory& data) {
                         on.nodes * on.node.gpus, on.preset));
     }
     check(model, *plan, static_cast<std::uint32_t>(on.nodes * on.node.gpus), {});
-    return head(fmt::format("How long is one iteration of {} on {} GPUs ({})?", name, on.nodes * on.node.gpus,
-                            on.preset),
-                facts, "training") +
-           "# The plan is a first one that fits; 'orrery plan FILE' searches for the best.\n" + on.text +
-           fmt::format("model: {:<26}# orrery list models, or: orrery import hf-config config.json\n", name) +
+    return {name, model, *plan};
+}
+
+std::string model_and_plan(const PlannedModel& of) {
+    const PlanSpec& plan = of.plan;
+    return fmt::format("model: {:<26}# orrery list models, or: orrery import hf-config config.json\n", of.name) +
            fmt::format(
                "plan:\n"
                "  tensor: {:<23}# GPUs that share each layer; best inside a node\n"
                "  pipeline: {:<21}# stages of layers\n"
                "  data: {:<25}# replicas; tensor x pipeline x data = GPUs\n"
-               "  micro_batch: {:<18}# sequences of a pass\n"
-               "  global_batch: {:<17}# sequences of a step, of {} tokens each\n"
+               "  micro_batch: {:<18}# sequences per pass\n"
+               "  global_batch: {:<17}# sequences per step, {} tokens each\n"
                "  recompute: {:<20}# none | selective | half | full: less memory for more time\n"
                "  sequence_parallel: {:<12}# norms and dropout sharded over the tensor-parallel group\n"
                "  zero: {:<25}# 0 to 3: what data-parallel replicas share\n"
                "  precision: bf16\n"
                "  overlap: {{data: true, parameters: true}}\n",
-               plan->tensor, plan->pipeline, plan->data, plan->micro_batch, plan->global_batch, model.sequence,
-               plan->recompute == Recompute::none ? "none" : "full", plan->sequence_parallel, plan->zero) +
-           "network: {fidelity: fluid}       # analytic | fluid | packet\n";
+               plan.tensor, plan.pipeline, plan.data, plan.micro_batch, plan.global_batch, of.model.sequence,
+               plan.recompute == Recompute::none ? "none" : "full", plan.sequence_parallel, plan.zero);
 }
 
-std::string serving(const StarterFacts& facts, const DataDirectory& data) {
-    const Machines on = machines(facts, "h100-sxm", 1, data);
+// Bounds are the user's to choose: as a comment they show how.
+std::string expectations(const char* bounds) {
+    return fmt::format("# expect: {{{}}}   # 'orrery run' exits with 1 when a bound fails\n", bounds);
+}
+
+constexpr const char* kFirstPlan = "# The plan is a first one that fits; 'orrery plan FILE' searches for the best.\n";
+
+std::string training(const StarterFacts& facts, const DataDirectory& data) {
+    const Machines on = machines(facts, "h100-sxm", 64, data);
+    const PlannedModel of = planned_model(facts, on, data);
+    return head(fmt::format("How long is one iteration of {} on {} GPUs ({})?", of.name, on.nodes * on.node.gpus,
+                            on.preset),
+                facts, "training") +
+           kFirstPlan + on.text + model_and_plan(of) +
+           "network: {fidelity: fluid}       # analytic | fluid | packet\n" +
+           expectations("iteration_time_s: \"< 10 s\", mfu: \"> 40 %\"");
+}
+
+std::string faults(const StarterFacts& facts, const DataDirectory& data) {
+    const Machines on = machines(facts, "h100-sxm", 1024, data);
+    const PlannedModel of = planned_model(facts, on, data);
+    return head(fmt::format("How much of a month on {} GPUs ({}) is useful training of {}, and what costs the rest?",
+                            on.nodes * on.node.gpus, on.preset, of.name),
+                facts, "training") +
+           kFirstPlan + on.text + model_and_plan(of) +
+           fmt::format(
+               "network: {{fidelity: analytic}}    # one iteration is simulated for each state of the cluster\n"
+               "faults:\n"
+               "  duration: 30 d\n"
+               "  runs: 8                        # seeds, for intervals of the metrics\n"
+               "  processes:                     # mean time between failures of one component (arXiv:2407.21783, "
+               "table "
+               "5)\n"
+               "    - {{component: gpu, kind: fail-stop, mtbf: 111756 h}}\n"
+               "    - {{component: hbm, kind: fail-stop, mtbf: 294912 h}}\n"
+               "    - {{component: host, kind: fail-stop, mtbf: 57700 h}}\n"
+               "    - {{component: gpu, kind: corruption, mtbf: 3538944 h}}\n"
+               "  recovery: {{standbys: {}, diagnosis: {{time: 5 min}}, restart: 3 min}}\n"
+               "  checkpoint:\n"
+               "    method: asynchronous         # blocking | asynchronous | memory\n"
+               "    interval: daly               # or {{kind: fixed, every: 30 min}}; 'orrery plan FILE' compares "
+               "them\n"
+               "    storage: {{write: 100 GB/s, read: 100 GB/s, keep: 10}}\n",
+               std::max<std::int64_t>(1, on.nodes / 64)) +
+           expectations("goodput_fraction: \"> 90 %\"");
+}
+
+// A model to serve, and over how many GPUs of a node it is split.
+struct ServedModel {
+    std::string name;
+    std::int64_t tensor = 1;
+};
+
+ServedModel served_model(const StarterFacts& facts, const Machines& on, const DataDirectory& data) {
     const std::string name = preset_named(kModelPresets, facts.model.empty() ? "llama-3-8b" : facts.model, data);
     const ModelSpec model = model_named(name, data);
     if (model.hybrid()) {
         throw InfeasibleError(fmt::format("{} has layers by a 'pattern' and is not served here, only trained", name));
     }
-    const std::int64_t gpus = on.nodes * on.node.gpus;
     std::int64_t tensor = 1;
     // Weights in 16 bits take at most seven tenths, so that the cache has room.
     while (tensor < on.node.gpus &&
@@ -202,11 +259,30 @@ std::string serving(const StarterFacts& facts, const DataDirectory& data) {
                         "device or more of its GPUs",
                         name, 2 * model.parameters() / (1024.0 * 1024 * 1024), tensor, on.preset));
     }
+    return {name, tensor};
+}
+
+std::string served_requests(std::int64_t per_second) {
+    return fmt::format(
+               "requests:\n"
+               "  rate: {:<25}# per second; or trace: FILE.csv\n"
+               "  prompt: {{kind: lognormal, mean: 1024, spread: 0.8}}\n"
+               "  output: {{kind: lognormal, mean: 256, spread: 0.8}}\n",
+               per_second) +
+           "slo: {ttft: 1 s, tpot: 50 ms}    # what counts as in time\n" +
+           expectations("ttft_s.p99: \"< 1 s\", slo_attainment: \"> 99 %\"");
+}
+
+constexpr const char* kCapacityHint = "# 'orrery capacity FILE' finds the highest rate within the limits below.\n";
+
+std::string serving(const StarterFacts& facts, const DataDirectory& data) {
+    const Machines on = machines(facts, "h100-sxm", 1, data);
+    const auto [name, tensor] = served_model(facts, on, data);
+    const std::int64_t gpus = on.nodes * on.node.gpus;
     const std::int64_t replicas = std::max<std::int64_t>(1, gpus / tensor);
     return head(fmt::format("What do clients of {} see on {} GPU{} ({})?", name, gpus, gpus == 1 ? "" : "s", on.preset),
                 facts, "serving") +
-           "# 'orrery capacity FILE' finds the highest rate within the limits below.\n" + on.text +
-           fmt::format("model: {:<26}# orrery list models\n", name) +
+           kCapacityHint + on.text + fmt::format("model: {:<26}# orrery list models\n", name) +
            fmt::format(
                "engine:\n"
                "  replicas: {:<21}# of `tensor` GPUs each\n"
@@ -216,13 +292,33 @@ std::string serving(const StarterFacts& facts, const DataDirectory& data) {
                "  kv: {{memory: 90 %}}         # of the device, for weights and cache\n"
                "  software: vllm-0.11        # what the host costs; orrery list engines\n",
                replicas, tensor) +
+           served_requests(2 * replicas);
+}
+
+std::string disaggregated(const StarterFacts& facts, const DataDirectory& data) {
+    const Machines on = machines(facts, "h100-sxm", 16, data);
+    const auto [name, tensor] = served_model(facts, on, data);
+    const std::int64_t gpus = on.nodes * on.node.gpus;
+    const std::int64_t replicas = gpus / tensor;
+    if (replicas < 2) {
+        throw ConfigError(fmt::format(
+            "separate prefill and decode replicas of {} need {} GPUs or more: give more --gpus", name, 2 * tensor));
+    }
+    const std::int64_t prefill = std::max<std::int64_t>(1, replicas / 4);
+    return head(fmt::format("What do clients of {} see on {} GPUs ({}) with separate prefill and decode replicas?",
+                            name, gpus, on.preset),
+                facts, "serving") +
+           kCapacityHint + "# 'orrery plan FILE' searches for the best split of the GPUs.\n" + on.text +
+           fmt::format("model: {:<26}# orrery list models\n", name) +
            fmt::format(
-               "requests:\n"
-               "  rate: {:<25}# per second; or trace: FILE.csv\n"
-               "  prompt: {{kind: lognormal, mean: 1024, spread: 0.8}}\n"
-               "  output: {{kind: lognormal, mean: 256, spread: 0.8}}\n",
-               2 * replicas) +
-           "slo: {ttft: 1 s, tpot: 50 ms}    # what counts as in time\n";
+               "engine:\n"
+               "  prefill: {{replicas: {}, tensor: {}, scheduler: {{kind: chunked-prefill, token_budget: 8192}}}}\n"
+               "  decode: {{replicas: {}, tensor: {}, scheduler: {{kind: chunked-prefill, max_sequences: 256}}}}\n"
+               "  transfer: layers           # the KV cache crosses the fabric layer by layer; whole: after the "
+               "prompt\n"
+               "  software: vllm-0.11        # what the host costs; orrery list engines\n",
+               prefill, tensor, replicas - prefill, tensor) +
+           served_requests(2 * replicas);
 }
 
 std::string collective(const StarterFacts& facts, const DataDirectory& data) {
@@ -235,7 +331,8 @@ std::string collective(const StarterFacts& facts, const DataDirectory& data) {
            "  op: all-reduce                 # all-gather, reduce-scatter, all-to-all, ...\n"
            "  algorithm: auto                # ring, double-tree, hierarchical, in-switch, ...\n"
            "  size: 64 MiB                   # the larger buffer of a rank\n"
-           "network: {fidelity: fluid}       # packet: every packet, with transport, paths and queues\n";
+           "network: {fidelity: fluid}       # packet: every packet, with transport, paths and queues\n" +
+           expectations("collective_time_s: \"< 5 ms\"");
 }
 
 std::string network(const StarterFacts& facts, const DataDirectory&) {
@@ -256,7 +353,8 @@ std::string network(const StarterFacts& facts, const DataDirectory&) {
                "  transport: {{kind: multipath}}   # roce, dctcp, swift, ...: orrery help network "
                "network.transport.kind\n"
                "  paths: {{kind: oblivious}}       # ecmp, spray, flowlet, ...: orrery help network network.paths\n",
-               hosts);
+               hosts) +
+           expectations("fct_s.p99: \"< 100 us\"");
 }
 
 std::string replay(const StarterFacts& facts, const DataDirectory& data) {
@@ -304,20 +402,27 @@ std::string rl(const StarterFacts& facts, const DataDirectory& data) {
     if (on.nodes < 2) {
         throw ConfigError("a step that generates and trains on nodes of their own needs two or more: give more --gpus");
     }
+    Machines trains = on;
+    trains.nodes = on.nodes - on.nodes / 2;
+    const PlannedModel of = planned_model(facts, trains, data);
+    const std::int64_t tensor = served_model(facts, on, data).tensor;
     const std::int64_t half = on.nodes / 2;
-    return head("How long does a step of reinforcement learning take, and what waits for what?", facts, "rl") +
+    const PlanSpec& plan = of.plan;
+    return head(fmt::format("How long does a step of reinforcement learning of {} take, and what waits for what?",
+                            of.name),
+                facts, "rl") +
            on.text +
            fmt::format(
                "algorithm: grpo                  # ppo has a critic, too\n"
-               "batch: {{prompts: 64, samples: 8}}\n"
+               "batch: {{prompts: {}, samples: 8}}\n"
                "rewards: {{time: 10 ms, workers: 64}}   # rules; or a job with role: reward\n"
                "asynchronous: {{staleness: 1}}     # leave out: each waits for the other\n"
                "jobs:\n"
                "  - role: generator\n"
-               "    nodes: {:<22}# a count, or numbers and ranges such as 0-3,8, which parts may share\n"
+               "    nodes: {:<22}# a count, or numbers and ranges such as 0-3,8, which jobs may share\n"
                "    scenario:\n"
                "      kind: serving\n"
-               "      model: llama-3-8b\n"
+               "      model: {}\n"
                "      engine: {{replicas: {}, tensor: {}}}\n"
                "      requests: {{prompt: {{mean: 500}}, output: {{kind: lognormal, mean: 500, spread: 0.8, most: "
                "4000}}}}\n"
@@ -325,9 +430,11 @@ std::string rl(const StarterFacts& facts, const DataDirectory& data) {
                "    nodes: {}\n"
                "    scenario:\n"
                "      kind: training\n"
-               "      model: llama-3-8b\n"
-               "      plan: {{tensor: {}, data: {}, global_batch: {}, zero: 1, recompute: full}}\n",
-               half, half, on.node.gpus, on.nodes - half, on.node.gpus, on.nodes - half, 8 * (on.nodes - half));
+               "      model: {}\n"
+               "      plan: {{tensor: {}, pipeline: {}, data: {}, global_batch: {}, zero: {}, recompute: full, "
+               "sequence_parallel: {}}}\n",
+               plan.global_batch, half, of.name, half * on.node.gpus / tensor, tensor, trains.nodes, of.name,
+               plan.tensor, plan.pipeline, plan.data, plan.global_batch, plan.zero, plan.sequence_parallel);
 }
 
 std::string sweep(const StarterFacts& facts, const DataDirectory& data) {
@@ -360,7 +467,12 @@ const std::vector<StarterRow>& starter_table() {
         {"replay", "how long a recorded program takes here", {"gpus", "device", "trace"}, replay},
         {"serving", "what clients of a served model see", {"gpus", "device", "model"}, serving},
         {"cluster", "how jobs on one fabric slow each other", {"gpus", "device"}, cluster},
-        {"rl", "how long a step of reinforcement learning takes", {"gpus", "device"}, rl},
+        {"rl", "how long a step of reinforcement learning takes", {"gpus", "device", "model"}, rl},
+        {"faults", "how much of a month of training under faults is useful", {"gpus", "device", "model"}, faults},
+        {"disaggregated",
+         "what clients see with separate prefill and decode replicas",
+         {"gpus", "device", "model"},
+         disaggregated},
         {"sweep", "how a scenario changes along axes", {"base"}, sweep}};
     return kTable;
 }

@@ -23,7 +23,7 @@ struct StarterFacts {
 };
 
 struct StarterRow {
-    const char* kind;
+    const char* kind;                ///< of scenario, or a variant of one
     const char* asks;                ///< what such a scenario answers
     std::vector<const char*> facts;  ///< options that it takes, without dashes
     std::string (*write)(const StarterFacts& facts, const DataDirectory& data);
