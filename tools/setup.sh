@@ -90,7 +90,10 @@ build() {
     mkdir -p "$folder"
     (
         set -o pipefail
-        flock 9
+        if ! flock -n 9; then
+            say "waiting for another build of this folder to end"
+            flock 9
+        fi
         if [ ! -f "$folder/build.ninja" ]; then
             say "configuring ($preset)"
             if ! (cd "$root" && cmake --preset "$preset") >"$log" 2>&1; then
