@@ -252,7 +252,7 @@ void calibrate_trace(const CommandLine& line, const DataDirectory& data, const T
 }  // namespace
 
 int command_calibrate(const CommandLine& line, const DataDirectory& data) {
-    const Terminal terminal(line.color(), line.quiet());
+    const Terminal terminal = line.terminal();
     const std::string output = line.text("output");
     std::vector<std::vector<std::string>> rows;
     std::vector<std::vector<std::string>> curves;
@@ -264,7 +264,10 @@ int command_calibrate(const CommandLine& line, const DataDirectory& data) {
             throw ConfigError("'orrery calibrate' takes a trace, or --data with the directory of the public profiles");
         }
         const std::vector<Collection> collections = load_collections(line.text("data"), data);
-        for (const DeviceFit& one : fit_collections(collections)) {
+        Progress progress(terminal, "fitting kernels");
+        const auto fits = fit_collections(collections);
+        progress.finish();
+        for (const DeviceFit& one : fits) {
             rows.push_back(row_of(one.device, one.fit));
             if (!output.empty()) {
                 write_fit(one.fit, output + "/kernels/" + one.device);

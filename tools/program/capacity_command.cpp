@@ -111,12 +111,12 @@ std::vector<std::string> row_of(const RankedServing& plan, std::size_t rank, con
 }  // namespace
 
 int command_capacity(const CommandLine& line, const DataDirectory& data) {
-    const Terminal terminal(line.color(), line.quiet());
+    const Terminal terminal = line.terminal();
     const Scenario scenario = load_scenario(line.arguments[0], line.overrides(), data);
     check_outputs(line, files_of(scenario));
     CapacityOptions options = capacity_options(line);
     options.seeds = static_cast<int>(line.whole("seeds", 5, 1, 30));
-    Progress progress(line.quiet());
+    Progress progress(terminal, "searching for the highest rate");
     options.progress = [&](double fraction) { progress.update(fraction); };
     ModelCache models(data);
     const Capacity capacity = find_capacity(scenario, models, options);
@@ -159,7 +159,7 @@ int command_capacity(const CommandLine& line, const DataDirectory& data) {
 }
 
 int plan_serving(const CommandLine& line, const Scenario& scenario, const DataDirectory& data) {
-    const Terminal terminal(line.color(), line.quiet());
+    const Terminal terminal = line.terminal();
     for (const char* only : {"nodes", "price", "headroom"}) {
         if (line.has(only)) {
             throw ConfigError(fmt::format("--{} is for training scenarios", only));
@@ -170,7 +170,7 @@ int plan_serving(const CommandLine& line, const Scenario& scenario, const DataDi
     options.workers = static_cast<unsigned>(line.whole("jobs", available_cores(), 1, 1024));
     options.simulate = line.whole("simulate", 20, 1, 100'000);
     const std::size_t shown = line.whole("top", 10, 1, 100'000);
-    Progress progress(line.quiet());
+    Progress progress(terminal, "searching serving plans");
     options.progress = [&](double fraction) { progress.update(fraction); };
     const ServingSearch search = search_serving(scenario, data, options);
     progress.finish();

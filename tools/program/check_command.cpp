@@ -82,7 +82,7 @@ void print(const std::vector<BaselineOutcome>& outcomes, const Terminal& termina
 }  // namespace
 
 int command_check(const CommandLine& line, const DataDirectory& data) {
-    const Terminal terminal(line.color(), line.quiet());
+    const Terminal terminal = line.terminal();
     ModelCache models(data);
     if (line.has("update")) {
         return update(line, models);
@@ -103,9 +103,12 @@ int command_check(const CommandLine& line, const DataDirectory& data) {
     }
     check_outputs(line, read);
     std::vector<BaselineOutcome> outcomes;
+    Progress progress(terminal, "checking baselines");
     for (const Baseline& baseline : baselines) {
         outcomes.push_back(check_baseline(baseline, models));
+        progress.update(static_cast<double>(outcomes.size()) / static_cast<double>(baselines.size()));
     }
+    progress.finish();
     if (line.has("junit")) {
         write_file(line.text("junit"), junit_xml(outcomes));
     }

@@ -49,7 +49,7 @@ bool can_be_drawn(const Scenario& scenario) {
 
 // Says before a long or large run what it will take.
 void say_cost(const Scenario& scenario, const CommandLine& line) {
-    constexpr double kLongSeconds = 20;
+    constexpr double kLongSeconds = 2;
     constexpr double kLargeBytes = 1024.0 * 1024 * 1024;
     const RunCost cost = expected_cost(scenario);
     const double limit = memory_limit();
@@ -58,8 +58,8 @@ void say_cost(const Scenario& scenario, const CommandLine& line) {
         return;
     }
     const auto size = [](double bytes) { return pretty_quantity(bytes, Dimension::bytes); };
-    fmt::print(stderr, "about {}, which take some {} and {} of memory{}\n", cost.what, duration_text(cost.seconds),
-               size(cost.bytes), too_much ? ", more than the --memory-limit of " + size(limit) : "");
+    fmt::print(stderr, "about {} and {} of memory for {}{}\n", duration_text(cost.seconds), size(cost.bytes), cost.what,
+               too_much ? ", more than the --memory-limit of " + size(limit) : "");
 }
 
 // Failed expectations as annotations where they are asked for; the exit code.
@@ -79,7 +79,7 @@ int run_once(const CommandLine& line, const DataDirectory& data, std::vector<std
     const Scenario scenario = load_scenario(line.arguments[0], line.overrides(), data);
     files = files_of(scenario);
     check_outputs(line, files);
-    const Terminal terminal(line.color(), line.quiet());
+    const Terminal terminal = line.terminal();
     ModelCache models(data);
     RunOptions options;
     options.timeline = line.has("trace") || (line.has("report") && can_be_drawn(scenario));
@@ -102,7 +102,7 @@ int run_once(const CommandLine& line, const DataDirectory& data, std::vector<std
             "--flow-samples writes what network.flow_samples records at fidelity packet; this scenario has none");
     }
     say_cost(scenario, line);
-    Progress progress(line.quiet());
+    Progress progress(terminal, "simulating");
     options.progress = [&](double fraction) { progress.update(fraction); };
     const RunOutput out = run(scenario, models, options);
     progress.finish();
@@ -171,7 +171,7 @@ int command_run(const CommandLine& line, const DataDirectory& data) {
 
 int command_topology(const CommandLine& line, const DataDirectory& data) {
     const Scenario scenario = load_scenario(line.arguments[0], line.overrides(), data);
-    const Terminal terminal(line.color(), line.quiet());
+    const Terminal terminal = line.terminal();
     const Fabric fabric(shape_of(scenario.cluster, scenario.cluster_mark));
     const GraphReport report = inspect(fabric);
     const FabricShape& shape = fabric.shape();
@@ -227,7 +227,7 @@ int command_schema(const CommandLine& line, const DataDirectory& data) {
 }
 
 int command_validate(const CommandLine& line, const DataDirectory& data) {
-    const Terminal terminal(line.color(), line.quiet());
+    const Terminal terminal = line.terminal();
     const std::string suite = line.arguments.empty() ? "all" : line.arguments[0];
     if (suite != "all" && suite != "training" && suite != "collectives" && suite != "compute" && suite != "devices" &&
         suite != "serving" && suite != "faults" && suite != "energy") {
@@ -398,6 +398,15 @@ bool names_own_data(const CommandLine& line) {
 }
 
 }  // namespace
+
+Terminal CommandLine::terminal() const {
+    // Errors as annotations are read by a program, which progress is not for.
+    const bool read = output_format(text("output-format")) != OutputFormat::text;
+    return {has("color") ? text("color") : "auto", quiet(),
+            has("progress") ? text("progress")
+            : read          ? "none"
+                            : "auto"};
+}
 
 std::string CommandLine::text(const std::string& name) const {
     const auto found = options.find(name);

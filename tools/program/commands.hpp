@@ -11,6 +11,8 @@
 
 namespace orrery::inline program {
 
+class Terminal;
+
 struct CommandLine {
     std::string program;
     std::string command;
@@ -30,7 +32,8 @@ struct CommandLine {
     /// The `--set` and `--seed` options as overrides.
     [[nodiscard]] std::vector<std::string> overrides() const;
     [[nodiscard]] bool quiet() const { return has("quiet"); }
-    [[nodiscard]] std::string color() const { return has("color") ? text("color") : "auto"; }
+    /// What --quiet, --color and --progress ask for. Throws ConfigError for other values than theirs.
+    [[nodiscard]] Terminal terminal() const;
 };
 
 /// Runs a command; returns the exit code. Throws the errors of sim/base/error.hpp.

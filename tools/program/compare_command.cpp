@@ -271,10 +271,10 @@ std::string bars(const std::vector<Compared>& all, const std::vector<Row>& rows)
 }  // namespace
 
 int command_compare(const CommandLine& line, const DataDirectory& data) {
-    const Terminal terminal(line.color(), line.quiet());
+    const Terminal terminal = line.terminal();
     ModelCache models(data);
     std::vector<Compared> all;
-    Progress progress(line.quiet());
+    Progress progress(terminal, "simulating");
     for (const std::string& path : line.arguments) {
         all.push_back(load(path, line, data, models));
         progress.update(static_cast<double>(all.size()) / static_cast<double>(line.arguments.size()));

@@ -282,11 +282,13 @@ void require_measured(double seconds) {
 
 int command_explain(const CommandLine& line, const DataDirectory& data) {
     const Scenario scenario = load_scenario(line.arguments[0], line.overrides(), data);
-    const Terminal terminal(line.color(), line.quiet());
+    const Terminal terminal = line.terminal();
     ModelCache models(data);
+    Progress progress(terminal, "explaining");
     const RunOutput out = run(scenario, models, {});
     require_measured(out.summary.find(headline_metric(scenario.kind))->value);
     const Explanation why = explain(scenario, models);
+    progress.finish();
     fmt::print("{}\n", why.verdict);
     print_summary(terminal, out.summary);
     if (out.training) {
@@ -294,7 +296,10 @@ int command_explain(const CommandLine& line, const DataDirectory& data) {
     }
     print_explanation(terminal, why);
     if (line.has("sensitivity")) {
-        print_sensitivity(terminal, sensitivity_of(scenario, data));
+        Progress varying(terminal, "varying assumed constants");
+        const auto sensitivity = sensitivity_of(scenario, data);
+        varying.finish();
+        print_sensitivity(terminal, sensitivity);
     }
     if (!line.quiet()) {
         print_values(terminal, scenario);
@@ -303,12 +308,14 @@ int command_explain(const CommandLine& line, const DataDirectory& data) {
 }
 
 int command_diff(const CommandLine& line, const DataDirectory& data) {
-    const Terminal terminal(line.color(), line.quiet());
+    const Terminal terminal = line.terminal();
     ModelCache models(data);
     // --set changes the second run: with one file, that is compared with itself, changed.
     const Scenario first = load_scenario(line.arguments[0], {}, data);
     const Scenario second = load_scenario(line.arguments.back(), line.overrides(), data);
+    Progress progress(terminal, "simulating both runs");
     const RunDifference d = compare_runs(first, second, models);
+    progress.finish();
     require_measured(d.first_s);
     require_measured(d.second_s);
     terminal.heading(fmt::format("{}: {} -> {} ({:+.2f} %)", d.metric, time_text(d.first_s), time_text(d.second_s),

@@ -33,7 +33,7 @@ int command_import(const CommandLine& line, const DataDirectory&) {
     add("read", imported.notes.read());
     add("left out", imported.notes.left_out());
     add("assumed", imported.notes.assumed());
-    const Terminal terminal(line.color(), line.quiet());
+    const Terminal terminal = line.terminal();
     terminal.heading(out);
     terminal.table({}, rows);
     fmt::print("a scenario takes it with {}\n", imported.use);

@@ -112,7 +112,7 @@ std::vector<Topic> topics() {
 }  // namespace
 
 int command_list(const CommandLine& line, const DataDirectory& data) {
-    const Terminal terminal(line.color(), line.quiet());
+    const Terminal terminal = line.terminal();
     const std::string wanted = line.arguments.empty() ? "" : line.arguments[0];
     std::vector<std::string> known;
     bool found = false;

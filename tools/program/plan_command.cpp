@@ -109,7 +109,7 @@ std::vector<std::string> row_of(const RankedPlan& plan, std::size_t rank, const 
 }  // namespace
 
 int command_plan(const CommandLine& line, const DataDirectory& data) {
-    const Terminal terminal(line.color(), line.quiet());
+    const Terminal terminal = line.terminal();
     const Scenario scenario = load_scenario(line.arguments[0], line.overrides(), data);
     check_outputs(line, files_of(scenario));
     if (row_of(scenario.kind).requests) {
@@ -147,7 +147,7 @@ int command_plan(const CommandLine& line, const DataDirectory& data) {
         throw ConfigError("--price is a positive number: the price of a GPU hour");
     }
     const std::size_t shown = line.whole("top", 10, 1, 100'000);
-    Progress progress(line.quiet());
+    Progress progress(terminal, "searching plans");
     options.progress = [&](double fraction) { progress.update(fraction); };
     const PlanSearch search = search_plans(scenario, data, options);
     progress.finish();

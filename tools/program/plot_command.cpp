@@ -5,6 +5,7 @@
 #include "tools/program/command_line.hpp"
 #include "tools/program/commands.hpp"
 #include "tools/program/outputs.hpp"
+#include "tools/program/terminal.hpp"
 #include "tools/report/report.hpp"
 #include "tools/report/topology_svg.hpp"
 #include "tools/sweep/expression.hpp"
@@ -24,6 +25,7 @@ std::string plot_scenario(const std::string& kind, const CommandLine& line, cons
     check_outputs(line, files_of(scenario));
     ModelCache models(data);
     const ChartStyle style;
+    Progress progress(line.terminal(), "simulating");
     if (kind == "fabric") {
         const Explanation why = explain(scenario, models);
         const Fabric fabric(shape_of(scenario.cluster, scenario.cluster_mark));
@@ -32,6 +34,7 @@ std::string plot_scenario(const std::string& kind, const CommandLine& line, cons
     }
     RunOptions options;
     options.timeline = kind == "timeline";
+    options.progress = [&](double fraction) { progress.update(fraction); };
     const RunOutput out = run(scenario, models, options);
     const TimelineRows rows =
         row_of(scenario.kind).drawing == TimelineDrawing::ranks ? TimelineRows::processes : TimelineRows::streams;

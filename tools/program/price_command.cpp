@@ -338,7 +338,7 @@ int command_price(const CommandLine& line, const DataDirectory& data) {
         write_file(line.text("output"), csv);
     }
     if (line.text("json") != "-" && line.text("output") != "-") {
-        Terminal(line.color(), line.quiet())
+        line.terminal()
             .table({"operation", "dtype", "shape", "time", "nine times of ten", "binds", "of the peak",
                     "of memory or links", "source"},
                    rows);

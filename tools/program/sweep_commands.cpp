@@ -150,7 +150,7 @@ int sweep_on_slurm(const CommandLine& line) {
 }  // namespace
 
 int command_sweep(const CommandLine& line, const DataDirectory& data) {
-    const Terminal terminal(line.color(), line.quiet());
+    const Terminal terminal = line.terminal();
     const SweepSpec sweep = load_sweep(line.arguments[0], line.overrides(), data);
     check_outputs(line, sweep.files);
     if (line.has("dry-run")) {
@@ -179,7 +179,7 @@ int command_sweep(const CommandLine& line, const DataDirectory& data) {
         (!parse_quantity(line.text("timeout"), Dimension::time, options.timeout, problem) || options.timeout <= 0)) {
         throw ConfigError(fmt::format("--timeout: {}", problem.empty() ? "must be above 0 s" : problem));
     }
-    Progress progress(line.quiet());
+    Progress progress(terminal, "simulating points");
     options.progress = [&](double fraction) { progress.update(fraction); };
     const SweepCounts counts = run_sweep(sweep, data, options);
     progress.finish();
@@ -226,7 +226,7 @@ int command_table_of(const CommandLine& line, const DataDirectory&) {
     } else if (format == "json") {
         write_file(output, to_json(table));
     } else if (format == "text" && output == "-") {
-        const Terminal terminal(line.color(), line.quiet());
+        const Terminal terminal = line.terminal();
         std::vector<std::vector<std::string>> rows;
         for (const auto& row : table.rows) {
             std::vector<std::string> texts;

@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <iterator>
 #include <numeric>
+#include <utility>
 
 namespace orrery::inline program {
 
@@ -73,11 +74,18 @@ std::vector<std::string> wrapped(const std::string& text, std::size_t limit) {
 
 }  // namespace
 
-Terminal::Terminal(const std::string& color, bool quiet) : color_(color == "always"), quiet_(quiet) {
+Terminal::Terminal(const std::string& color, bool quiet, const std::string& progress)
+    : color_(color == "always"), quiet_(quiet), progress_(ProgressStyle::none) {
     if (color == "auto") {
         color_ = isatty(STDOUT_FILENO) != 0;
     } else if (color != "always" && color != "never") {
         throw ConfigError("--color is auto, always or never, not '" + color + "'");
+    }
+    if (progress != "auto" && progress != "plain" && progress != "none") {
+        throw ConfigError("--progress is auto, plain or none, not '" + progress + "'");
+    }
+    if (!quiet && progress != "none") {
+        progress_ = progress == "auto" && isatty(STDERR_FILENO) != 0 ? ProgressStyle::in_place : ProgressStyle::plain;
     }
     double given = 0;
     winsize size{};
@@ -216,24 +224,58 @@ std::string duration_text(double seconds) {
                             : fmt::format("{:.2g} h", seconds / 3600);
 }
 
-Progress::Progress(bool quiet)
-    : enabled_(!quiet && isatty(STDERR_FILENO) != 0), started_(std::chrono::steady_clock::now()), last_(started_) {}
+Progress::Progress(const Terminal& terminal, std::string label)
+    : style_(terminal.progress()), label_(std::move(label)) {
+    if (style_ != ProgressStyle::none) {
+        thread_ = std::thread([this] { show_until_finished(); });
+    }
+}
 
 void Progress::update(double fraction) {
-    const auto now = std::chrono::steady_clock::now();
-    const double elapsed = std::chrono::duration<double>(now - started_).count();
-    if (!enabled_ || elapsed < 1 || now - last_ < std::chrono::milliseconds(200) || fraction <= 0) {
-        return;
+    if (style_ != ProgressStyle::none) {
+        const std::lock_guard lock(mutex_);
+        fraction_ = std::max(fraction_, std::min(fraction, 1.0));
     }
-    last_ = now;
-    shown_ = true;
-    fmt::print(stderr, "\r{:5.1f} %  about {:.0f} s left   ", fraction * 100, elapsed / fraction * (1 - fraction));
-    std::fflush(stderr);
 }
 
 void Progress::finish() {
-    if (shown_) {
-        fmt::print(stderr, "\r{:40}\r", "");
+    if (!thread_.joinable()) {
+        return;
+    }
+    {
+        const std::lock_guard lock(mutex_);
+        finished_ = true;
+    }
+    ends_.notify_one();
+    thread_.join();
+    if (shown_ && style_ == ProgressStyle::in_place) {
+        fmt::print(stderr, "\r{:60}\r", "");
+    }
+}
+
+void Progress::show_until_finished() {
+    using std::chrono::milliseconds;
+    milliseconds wait(2000);
+    std::unique_lock lock(mutex_);
+    while (!ends_.wait_for(lock, wait, [this] { return finished_; })) {
+        show();
+        const auto passed = std::chrono::duration_cast<milliseconds>(Clock::now() - started_);
+        wait = style_ == ProgressStyle::in_place ? milliseconds(500) : std::min(passed, milliseconds(60'000));
+    }
+}
+
+// Written at once and past stdio: a process that is forked meanwhile must not inherit its lock.
+void Progress::show() {
+    shown_ = true;
+    const double passed = std::chrono::duration<double>(Clock::now() - started_).count();
+    std::string text = fmt::format("{}: {:.0f} s", label_, passed);
+    if (fraction_ > 0) {
+        text = fmt::format("{}, {:.0f} % done, about {} left", text, 100 * fraction_,
+                           duration_text(passed / fraction_ * (1 - fraction_)));
+    }
+    text = style_ == ProgressStyle::in_place ? fmt::format("\r{:<60}", text) : text + "\n";
+    if (write(STDERR_FILENO, text.data(), text.size()) < 0) {
+        finished_ = true;  // nobody reads it
     }
 }
 

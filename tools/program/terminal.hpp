@@ -2,8 +2,11 @@
 // Tables, headings, bars and progress on a terminal; plain text when the output is not one.
 
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace orrery::inline program {
@@ -14,10 +17,14 @@ struct ColumnFit {
     bool wraps = false;  ///< its texts may go on in a next line
 };
 
+/// How progress is shown: not at all, as lines of their own, or as one line that is written over.
+enum class ProgressStyle { none, plain, in_place };
+
 class Terminal {
   public:
-    /// `color`: auto, always or never. Throws ConfigError for anything else.
-    Terminal(const std::string& color, bool quiet);
+    /// `color`: auto, always or never. `progress`: auto (in place on a terminal, lines elsewhere), plain or none. Throws ConfigError
+    /// for anything else.
+    Terminal(const std::string& color, bool quiet, const std::string& progress = "auto");
     void heading(const std::string& text) const;
     /// Aligned columns; numbers to the right. `header` may be empty.
     void table(const std::vector<std::string>& header, const std::vector<std::vector<std::string>>& rows) const;
@@ -28,28 +35,45 @@ class Terminal {
     /// A bar of up to 30 blocks for a share of 1.
     [[nodiscard]] std::string bar(double share) const;
     [[nodiscard]] bool quiet() const { return quiet_; }
+    [[nodiscard]] ProgressStyle progress() const { return progress_; }
 
   private:
     bool color_;
     bool quiet_;
+    ProgressStyle progress_;
     std::size_t columns_ = 0;  ///< characters a line holds; 0: any number
 };
 
 /// "40 s", "12 min" or "3.1 h".
 [[nodiscard]] std::string duration_text(double seconds);
 
-/// Progress on standard error, only on a terminal and only for work over a second, with an estimate of what is left.
+/// Progress on standard error of work that takes two seconds or more, under a label that says which work it is: what share is done and
+/// how long the rest takes, or how long it has taken where the share is not known. Lines come at 2, 4, 8, ... s and then each minute.
 class Progress {
   public:
-    explicit Progress(bool quiet);
+    Progress(const Terminal& terminal, std::string label);
+    ~Progress() { finish(); }
+    Progress(const Progress&) = delete;
+    Progress& operator=(const Progress&) = delete;
+    /// `fraction`: of the work, from 0 to 1. From any thread.
     void update(double fraction);
+    /// Clears the line; nothing is shown afterwards.
     void finish();
 
   private:
-    bool enabled_;
+    using Clock = std::chrono::steady_clock;
+    void show_until_finished();
+    void show();
+
+    ProgressStyle style_;
+    std::string label_;
+    Clock::time_point started_ = Clock::now();
     bool shown_ = false;
-    std::chrono::steady_clock::time_point started_;
-    std::chrono::steady_clock::time_point last_;
+    std::mutex mutex_;
+    std::condition_variable ends_;
+    double fraction_ = 0;
+    bool finished_ = false;
+    std::thread thread_;  ///< last: it reads the others
 };
 
 }  // namespace orrery::inline program

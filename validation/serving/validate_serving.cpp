@@ -196,7 +196,7 @@ void predict_each(std::vector<ServingPoint>& points, const DataDirectory& data, 
     for (ServingPoint& point : points) {
         every.push_back(&point);
     }
-    Progress progress(terminal.quiet());
+    Progress progress(terminal, "predicting measured serving runs");
     predict_all(every, data, [&](double fraction) { progress.update(fraction); });
     progress.finish();
 }

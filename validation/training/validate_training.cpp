@@ -518,7 +518,7 @@ Comparison validate_training(ModelCache& models, const Terminal& terminal, const
     for (const std::vector<TrainingPoint>* set : sets) {
         count += set->size();
     }
-    Progress progress(terminal.quiet());
+    Progress progress(terminal, "predicting measured training runs");
     std::size_t done = 0;
     for (std::vector<TrainingPoint>* set : sets) {
         for (TrainingPoint& point : *set) {
