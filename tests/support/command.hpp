@@ -40,9 +40,11 @@ inline Outcome shell_command(const std::string& command) {
     return out;
 }
 
+/// Without progress, which depends on how fast the machine is.
 inline Outcome orrery_command(const std::string& arguments) {
-    return shell_command(orrery_program() + " " + arguments);
+    return shell_command("ORRERY_PROGRESS=none " + orrery_program() + " " + arguments);
 }
+
 // A folder that goes with its scope.
 class Folder {
   public:

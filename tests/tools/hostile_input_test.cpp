@@ -543,6 +543,7 @@ TEST_CASE("more memory than --memory-limit ends with 3, and a long run says so b
                                   "orrery: 1\nkind: collective\ncluster: {nodes: 128, node: dgx-h100}\n"
                                   "collective: {size: 64 GiB}\nnetwork: {fidelity: packet}\n"));
     CHECK_MESSAGE(said.text.find("of memory for ") != std::string::npos, said.text);
+    CHECK_MESSAGE(said.text.find("\nsimulating: 2 s, ") != std::string::npos, said.text);
 }
 
 TEST_CASE("text of files reaches the terminal spelt out and cut") {

@@ -178,6 +178,9 @@ class Search {
                           ? out.pooled.limit
                           : fmt::format("{:.1f} % of the requests meet all limits, {:.1f} % were asked for",
                                         100 * out.pooled.attainment, 100 * options_.attainment);
+        if (options_.found) {
+            options_.found(fmt::format("{:.4g} requests/s {} the limits", rate, out.pooled.within ? "meet" : "miss"));
+        }
         return out;
     }
 

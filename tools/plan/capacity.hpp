@@ -31,7 +31,7 @@ struct CapacityOptions {
     double tolerance = 0.02;          ///< relative width of the bracket at which interpolation may begin
     int seeds = 1;                    ///< the scenario's seed and those after it
     std::uint64_t requests = 25'600;  ///< of each run that the crossing is interpolated from, of a load without a count
-    std::function<void(double)> progress;
+    std::function<void(const std::string&)> found;  ///< called with a line about each rate that has been tried
 };
 
 /// One rate that was tried.

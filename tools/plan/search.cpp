@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <optional>
 #include <tuple>
@@ -90,8 +91,7 @@ class PlanWorker {
                     continue;
                 }
                 const double bubble = figures_of(judged_.plan).bubble;
-                feasible.push_back(
-                    {i, estimator_.iteration(input, bubble, space_.family(i)).value(), *memory / kGibi});
+                feasible.push_back({i, estimator_.iteration(input, bubble, space_.family(i)).value(), *memory / kGibi});
             } catch (const Error&) {
                 ++do_not_divide;
             }
@@ -440,6 +440,11 @@ class PlanSearcher {
                 row.simulated = true;
                 row.iteration_s = answer["seconds"];
                 row.memory_gib = answer["memory"];
+                if (options_.found && row.iteration_s < best_s_) {
+                    options_.found(fmt::format("best so far {:.4g} s with {}", row.iteration_s,
+                                               describe_plan(space_.plan(row.place))));
+                }
+                best_s_ = std::min(best_s_, row.iteration_s);
                 row.gpu_hours = gpu_hours(row);
                 row.breakdown = answer["breakdown"].get<std::vector<std::pair<std::string, double>>>();
                 if (space_.plan(row.place).stages.empty()) {
@@ -486,7 +491,8 @@ class PlanSearcher {
     const Scenario& base_;
     const DataDirectory& data_;
     const PlanOptions& options_;
-    PlanSpace space_;  ///< and those of it with layers moved
+    double best_s_ = std::numeric_limits<double>::infinity();  ///< of the plans simulated so far
+    PlanSpace space_;                                          ///< and those of it with layers moved
     PlanSearch out_;
     std::vector<Row> rows_;  ///< feasible plans, the best first
 };

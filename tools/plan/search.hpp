@@ -23,6 +23,7 @@ struct PlanOptions {
     double headroom = 0.05;           ///< share of a GPU's memory that a plan leaves free
     std::vector<std::int64_t> nodes;  ///< cluster sizes to search; empty: the scenario's
     std::function<void(double)> progress;
+    std::function<void(const std::string&)> found;  ///< called with a line about the best plan so far
 };
 
 /// What a plan takes.

@@ -84,7 +84,7 @@ class ServingWorker {
         : base_(base), plans_(plans), models_(data), options_(options) {
         options_.seeds = 1;
         options_.requests = 6400;  // at each rate, of a load without a count: plans differ by more than such runs do
-        options_.progress = nullptr;
+        options_.found = nullptr;
     }
 
     std::string answer(const std::string& request) {
@@ -216,6 +216,11 @@ class ServingSearcher {
         if (price > 0 && ranked.output_tokens > 0) {
             ranked.usd_per_million = price / 3600 * static_cast<double>(ranked.gpus) / ranked.output_tokens * 1e6;
         }
+        if (options_.found && whole && ranked.rate > best_) {
+            best_ = ranked.rate;
+            options_.found(
+                fmt::format("best so far {:.4g} requests/s with {}", best_, describe_serving(ranked.engine)));
+        }
         const auto known = std::find(index_.begin(), index_.end(), plan);
         if (known == index_.end()) {
             index_.push_back(plan);
@@ -253,6 +258,7 @@ class ServingSearcher {
     std::vector<EngineSpec> plans_;
     std::vector<std::size_t> index_;  ///< of the ranked plans in the list
     ServingSearch out_;
+    double best_ = 0;  ///< requests/s of the best plan on the whole load so far
 };
 
 std::string describe_phase(const PhaseSpec& phase) {

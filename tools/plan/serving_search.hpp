@@ -10,10 +10,11 @@
 namespace orrery::inline planning {
 
 struct ServingPlanOptions {
-    CapacityOptions capacity;   ///< `seeds` and `progress` are not used
+    CapacityOptions capacity;   ///< `seeds` and `found` are not used
     std::size_t simulate = 20;  ///< best plans that are judged on the whole load
     unsigned workers = 1;
     std::function<void(double)> progress;
+    std::function<void(const std::string&)> found;  ///< called with a line about the best plan so far
 };
 
 struct RankedServing {

@@ -117,7 +117,7 @@ int command_capacity(const CommandLine& line, const DataDirectory& data) {
     CapacityOptions options = capacity_options(line);
     options.seeds = static_cast<int>(line.whole("seeds", 5, 1, 30));
     Progress progress(terminal, "searching for the highest rate");
-    options.progress = [&](double fraction) { progress.update(fraction); };
+    options.found = [&](const std::string& text) { progress.note(text); };
     ModelCache models(data);
     const Capacity capacity = find_capacity(scenario, models, options);
     progress.finish();
@@ -172,6 +172,7 @@ int plan_serving(const CommandLine& line, const Scenario& scenario, const DataDi
     const std::size_t shown = line.whole("top", 10, 1, 100'000);
     Progress progress(terminal, "searching serving plans");
     options.progress = [&](double fraction) { progress.update(fraction); };
+    options.found = [&](const std::string& text) { progress.note(text); };
     const ServingSearch search = search_serving(scenario, data, options);
     progress.finish();
     if (line.has("json")) {

@@ -439,7 +439,8 @@ const std::vector<OptionSpec>& common_options() {
         {"quiet", "", "print nothing but errors and what was asked for"},
         {"color", "WHEN", "auto (default), always or never"},
         {"progress", "STYLE",
-         "progress on standard error: auto (default: in place on a terminal, lines elsewhere), plain or none"},
+         "progress on standard error: auto (in place on a terminal, lines elsewhere), plain or none; "
+         "default: $ORRERY_PROGRESS, or auto"},
         {"output-format", "FORMAT", "of errors and failed checks: text (default) or github (annotations)"},
         {"memory-limit", "SIZE", "of this program, such as \"8 GiB\" or none; by default 90 % of what is free"},
         {"help,h", "", "this text, or that of a command"},

@@ -26,6 +26,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <functional>
 
@@ -400,12 +401,14 @@ bool names_own_data(const CommandLine& line) {
 }  // namespace
 
 Terminal CommandLine::terminal() const {
-    // Errors as annotations are read by a program, which progress is not for.
-    const bool read = output_format(text("output-format")) != OutputFormat::text;
-    return {has("color") ? text("color") : "auto", quiet(),
-            has("progress") ? text("progress")
-            : read          ? "none"
-                            : "auto"};
+    std::string progress = text("progress");
+    if (const char* set = std::getenv("ORRERY_PROGRESS"); progress.empty() && set != nullptr) {
+        progress = set;
+    }
+    if (output_format(text("output-format")) != OutputFormat::text) {
+        progress = "none";  // a program reads the errors
+    }
+    return {has("color") ? text("color") : "auto", quiet(), progress.empty() ? "auto" : progress};
 }
 
 std::string CommandLine::text(const std::string& name) const {

@@ -149,6 +149,7 @@ int command_plan(const CommandLine& line, const DataDirectory& data) {
     const std::size_t shown = line.whole("top", 10, 1, 100'000);
     Progress progress(terminal, "searching plans");
     options.progress = [&](double fraction) { progress.update(fraction); };
+    options.found = [&](const std::string& text) { progress.note(text); };
     const PlanSearch search = search_plans(scenario, data, options);
     progress.finish();
     if (line.has("json")) {

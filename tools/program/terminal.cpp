@@ -238,6 +238,11 @@ void Progress::update(double fraction) {
     }
 }
 
+void Progress::note(const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    note_ = text;
+}
+
 void Progress::finish() {
     if (!thread_.joinable()) {
         return;
@@ -249,7 +254,7 @@ void Progress::finish() {
     ends_.notify_one();
     thread_.join();
     if (shown_ && style_ == ProgressStyle::in_place) {
-        fmt::print(stderr, "\r{:60}\r", "");
+        fmt::print(stderr, "\r{:78}\r", "");
     }
 }
 
@@ -264,17 +269,27 @@ void Progress::show_until_finished() {
     }
 }
 
-// Written at once and past stdio: a process that is forked meanwhile must not inherit its lock.
-void Progress::show() {
-    shown_ = true;
+std::string Progress::text() const {
     const double passed = std::chrono::duration<double>(Clock::now() - started_).count();
-    std::string text = fmt::format("{}: {:.0f} s", label_, passed);
+    std::string out = fmt::format("{}: {:.0f} s", label_, passed);
     if (fraction_ > 0) {
-        text = fmt::format("{}, {:.0f} % done, about {} left", text, 100 * fraction_,
+        out += fmt::format(", {:.0f} % done, about {} left", 100 * fraction_,
                            duration_text(passed / fraction_ * (1 - fraction_)));
     }
-    text = style_ == ProgressStyle::in_place ? fmt::format("\r{:<60}", text) : text + "\n";
-    if (write(STDERR_FILENO, text.data(), text.size()) < 0) {
+    return note_.empty() ? out : out + "; " + note_;
+}
+
+// Written at once and past stdio: a process that is forked meanwhile must not inherit its lock.
+void Progress::show() {
+    constexpr std::size_t kWidth = 78;  // of most terminals: a line that wraps cannot be written over
+    std::string line = text();
+    if (style_ == ProgressStyle::in_place) {
+        line = fmt::format("\r{:<{}.{}}", line, kWidth, kWidth);
+    } else {
+        line += "\n";
+    }
+    shown_ = true;
+    if (write(STDERR_FILENO, line.data(), line.size()) < 0) {
         finished_ = true;  // nobody reads it
     }
 }

@@ -57,6 +57,8 @@ class Progress {
     Progress& operator=(const Progress&) = delete;
     /// `fraction`: of the work, from 0 to 1. From any thread.
     void update(double fraction);
+    /// The best result so far, say, which is shown beside the rest.
+    void note(const std::string& text);
     /// Clears the line; nothing is shown afterwards.
     void finish();
 
@@ -64,6 +66,7 @@ class Progress {
     using Clock = std::chrono::steady_clock;
     void show_until_finished();
     void show();
+    [[nodiscard]] std::string text() const;
 
     ProgressStyle style_;
     std::string label_;
@@ -72,6 +75,7 @@ class Progress {
     std::mutex mutex_;
     std::condition_variable ends_;
     double fraction_ = 0;
+    std::string note_;
     bool finished_ = false;
     std::thread thread_;  ///< last: it reads the others
 };
