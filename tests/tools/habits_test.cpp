@@ -3,6 +3,7 @@
 #include "tests/support/command.hpp"
 #include "tests/support/support.hpp"
 #include "tools/reference/reference.hpp"
+#include "tools/reference/schema.hpp"
 #include "tools/sweep/sweep_spec.hpp"
 #include "workloads/replay/importers/importer.hpp"
 #include "workloads/serving/requests/formats/trace_format.hpp"
@@ -134,7 +135,7 @@ TEST_CASE("an installation has the program, its data, schemas, completions and m
     REQUIRE_MESSAGE(installed.code == 0, installed.text);
     for (const char* file : {"bin/orrery", "share/man/man1/orrery.1", "share/man/man5/orrery.5",
                              "share/bash-completion/completions/orrery", "share/zsh/vendor-completions/_orrery",
-                             "share/orrery/schemas/training.json", "share/orrery/models/data/devices/h100-sxm.yaml"}) {
+                             "share/orrery/schemas/scenario.json", "share/orrery/models/data/devices/h100-sxm.yaml"}) {
         CHECK_MESSAGE((std::filesystem::exists(root + "/" + file) && std::filesystem::file_size(root + "/" + file) > 0),
                       file);
     }
@@ -184,18 +185,48 @@ TEST_CASE("the schema of a cluster lets a job of each kind say what that kind ma
     CHECK(!jobs["network"].contains("cluster"));  // it is the whole's
 }
 
+namespace {
+
+// With each reference replaced by what it stands for.
+nlohmann::ordered_json expanded(const nlohmann::ordered_json& value, const nlohmann::ordered_json& definitions) {
+    if (value.is_object() && value.contains("$ref")) {
+        CHECK(value.size() == 1);
+        return expanded(definitions.at(value["$ref"].get<std::string>().substr(std::string("#/$defs/").size())),
+                        definitions);
+    }
+    nlohmann::ordered_json out = value;
+    if (out.is_structured()) {
+        for (auto& part : out) {
+            part = expanded(part, definitions);
+        }
+    }
+    return out;
+}
+
+}  // namespace
+
+TEST_CASE("the schema of all kinds stands for the schema of each") {
+    const auto all = nlohmann::ordered_json::parse(schema_of_all_kinds(data()));
+    const std::vector<std::string>& kinds = scenario_kind_names();
+    REQUIRE(all["allOf"].size() == kinds.size());
+    for (std::size_t i = 0; i < kinds.size(); ++i) {
+        CHECK(all["allOf"][i]["if"]["properties"]["kind"]["const"] == kinds[i]);
+        auto one = nlohmann::ordered_json::parse(scenario_schema(static_cast<ScenarioKind>(i), data()));
+        one.erase("$schema");
+        CHECK_MESSAGE(expanded(all["allOf"][i]["then"], all["$defs"]) == one, kinds[i]);
+    }
+}
+
 TEST_CASE("schemas for editors are those of this version, and scenarios that name one name one that is there") {
     const std::string root = ORRERY_SOURCE_DIR;
     const bool update = std::getenv("ORRERY_UPDATE_EXPECTED") != nullptr;
-    std::vector<std::string> kinds = scenario_kind_names();
-    kinds.insert(kinds.end(), {"sweep", "baseline"});
-    for (const std::string& kind : kinds) {
-        const std::string path = root + "/schemas/" + kind + ".json";
-        const std::string schema = orrery_command("schema " + kind).text;
+    for (const auto& [name, kind] : {std::pair("scenario", ""), {"sweep", "sweep"}, {"baseline", "baseline"}}) {
+        const std::string path = root + "/schemas/" + name + ".json";
+        const std::string schema = orrery_command(std::string("schema ") + kind).text;
         if (update) {
             std::ofstream(path) << schema;
         }
-        CHECK_MESSAGE(read(path) == schema, kind);
+        CHECK_MESSAGE(read(path) == schema, name);
     }
     std::size_t named = 0;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(root + "/scenarios")) {

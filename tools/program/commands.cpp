@@ -13,6 +13,7 @@
 #include "tools/program/terminal.hpp"
 #include "tools/program/watch.hpp"
 #include "tools/reference/reference.hpp"
+#include "tools/reference/schema.hpp"
 #include "tools/report/report.hpp"
 #include "tools/report/topology_svg.hpp"
 #include "tools/sweep/sweep_spec.hpp"
@@ -208,7 +209,11 @@ int command_topology(const CommandLine& line, const DataDirectory& data) {
 }
 
 int command_schema(const CommandLine& line, const DataDirectory& data) {
-    const std::string wanted = line.arguments.empty() ? "training" : line.arguments[0];
+    if (line.arguments.empty()) {
+        fmt::print("{}", schema_of_all_kinds(data));
+        return 0;
+    }
+    const std::string& wanted = line.arguments[0];
     if (wanted == "sweep") {
         fmt::print("{}\n", sweep_schema());
         return 0;
