@@ -6,6 +6,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <filesystem>
+
 using namespace orrery;
 using namespace orrery::test;
 
@@ -169,4 +172,58 @@ TEST_CASE("check: only tables that the scenario reads are its inputs") {
     CHECK_MESSAGE(same.text.find("nvlink5") == std::string::npos, same.text);
     installation.replace("models/data/collectives/nvlink5.fit", "bandwidth_GBps 900", "bandwidth_GBps 901");
     CHECK(installation.run("check " + baseline).text.find("nvlink5") == std::string::npos);
+}
+
+TEST_CASE("check: a baseline reads the inputs that an update wrote, whatever a scenario says") {
+    const Folder folder;
+    std::size_t lists = 0;
+    for (const auto& file : std::filesystem::directory_iterator(ORRERY_SOURCE_DIR "/tests/data/fields")) {
+        const std::string path = file.path().string();
+        if (!path.ends_with(".yaml") || path.ends_with("without-effect.yaml")) {
+            continue;
+        }
+        Baseline written;
+        written.scenario = path;
+        written.reason = "first: \"it\" holds # so far";
+        written.metrics = {{"mfu", 0.5, 0.01, ""}};
+        written.inputs = inputs_of(load_scenario(path, {}, data()), data());
+        lists += static_cast<std::size_t>(std::count_if(written.inputs.begin(), written.inputs.end(),
+                                                        [](const auto& one) { return one.second.front() == '['; }));
+        const Baseline again = load_baseline(folder.file("b.yaml", baseline_text(written)));
+        CHECK_MESSAGE(changes_between(written.inputs, again.inputs).empty(), path);
+        CHECK(again.reason == written.reason);
+    }
+    CHECK(lists > 40);
+
+    Baseline odd;
+    odd.scenario = folder.file("of: my #1.yaml", kSmallTraining);
+    odd.metrics = {{"jobs: a.mfu", 0.5, 0.01, ""}};
+    odd.inputs = {{"a: b", "[]"}, {"- #c", "[[1,\"x, y\"],{\"k\":[true,null]}]"}, {"null", "\"\\u0007 \\\"\""}};
+    const Baseline again = load_baseline(folder.file("odd.yaml", baseline_text(odd)));
+    CHECK(again.inputs == odd.inputs);
+    CHECK(again.scenario == odd.scenario);
+    CHECK(again.metrics.front().name == odd.metrics.front().name);
+}
+
+TEST_CASE("check: a list that changed is a cause of what moved") {
+    const Folder folder;
+    const auto network = [](const char* ecn) {
+        return fmt::format(
+            "orrery: 1\nkind: network\ncluster: {{hosts: 16, fabric: {{hosts_per_leaf: 4, spines: 2, link: 100 "
+            "Gbps}}}}\n"
+            "traffic: {{pattern: permutation, size: 256 KiB}}\nnetwork: {{fidelity: packet, transport: {{kind: "
+            "multipath}}, queues: {{size: 60 kB, trim: true, ecn: {}}}}}\n",
+            ecn);
+    };
+    const std::string scenario = folder.file("s.yaml", network("[10 kB, 40 kB]"));
+    const std::string baseline = folder.file("b.yaml");
+    REQUIRE(orrery_command(fmt::format("check {} --update --scenario {} --reason first", baseline, scenario)).code ==
+            0);
+    const Outcome same = orrery_command("check " + baseline);
+    CHECK_MESSAGE(same.code == 0, same.text);
+    (void)folder.file("s.yaml", network("[4 kB, 6 kB]"));
+    const Outcome moved = orrery_command("check " + baseline);
+    CHECK_MESSAGE(moved.text.find("network.queues.ecn: [\"10000 B\",\"40000 B\"] -> [\"4000 B\",\"6000 B\"], makes") !=
+                      std::string::npos,
+                  moved.text);
 }

@@ -11,12 +11,27 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <string_view>
 
 namespace orrery::inline check {
 
 namespace {
 
 constexpr std::size_t kMostReverted = 30;  // changed inputs that are put back one by one to find the cause
+
+std::string quoted(const std::string& text) {
+    return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+// A key or a text of YAML: in quotes where it could be read as something else.
+std::string plain_or_quoted(const std::string& text) {
+    const auto plain = [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+               std::string_view("_./-+ ").find(c) != std::string_view::npos;
+    };
+    const bool starts_plain = !text.empty() && text.front() != '-' && text.front() != ' ' && text.back() != ' ';
+    return starts_plain && text != "null" && std::all_of(text.begin(), text.end(), plain) ? text : quoted(text);
+}
 
 class BaselineReader {
   public:
@@ -51,15 +66,7 @@ class BaselineReader {
         read_metrics();
         if (const YamlNode* inputs = root_.find("inputs")) {
             for (const YamlNode::Entry& entry : inputs->entries) {
-                // Written as JSON: a quoted scalar is a text.
-                if (!entry.value.quoted && !nlohmann::json::accept(entry.value.scalar)) {
-                    errors_.push_back(entry.value.mark.error(fmt::format(
-                        "'{}' is no value as 'orrery check --update' writes it: a number, true or false, or a text in "
-                        "quotes",
-                        entry.value.scalar)));
-                }
-                baseline_.inputs[entry.key] =
-                    entry.value.quoted ? nlohmann::json(entry.value.scalar).dump() : entry.value.scalar;
+                baseline_.inputs[entry.key] = json_of(entry.value);
             }
         }
         if (!errors_.empty()) {
@@ -78,6 +85,34 @@ class BaselineReader {
                                 nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest))));
             }
         }
+    }
+
+    // Inputs are written as JSON: a quoted scalar is a text. Gives the same JSON, character by character.
+    std::string json_of(const YamlNode& node) {
+        if (node.kind == YamlNode::Kind::sequence) {
+            std::vector<std::string> items;
+            for (const YamlNode& item : node.items) {
+                items.push_back(json_of(item));
+            }
+            return fmt::format("[{}]", fmt::join(items, ","));
+        }
+        if (node.kind == YamlNode::Kind::map) {
+            std::vector<std::string> entries;
+            for (const YamlNode::Entry& entry : node.entries) {
+                entries.push_back(fmt::format("{}:{}", quoted(entry.key), json_of(entry.value)));
+            }
+            return fmt::format("{{{}}}", fmt::join(entries, ","));
+        }
+        if (node.kind == YamlNode::Kind::null) {
+            return "null";
+        }
+        if (!node.quoted && !nlohmann::json::accept(node.scalar)) {
+            errors_.push_back(node.mark.error(
+                fmt::format("'{}' is not a value as 'orrery check --update' writes it: a number, true or false, a text "
+                            "in quotes, or a list of these",
+                            node.scalar)));
+        }
+        return node.quoted ? quoted(node.scalar) : node.scalar;
     }
 
     void read_metrics() {
@@ -223,9 +258,8 @@ Baseline load_baseline(const std::string& path) {
 }
 
 std::string baseline_text(const Baseline& baseline) {
-    const auto quoted = [](const std::string& text) { return nlohmann::json(text).dump(); };
     std::string out = "# Written by 'orrery check --update'; tolerances and the choice of metrics are made by hand.\n";
-    out += fmt::format("orrery-baseline: 1\nscenario: {}\n", baseline.scenario);
+    out += fmt::format("orrery-baseline: 1\nscenario: {}\n", plain_or_quoted(baseline.scenario));
     if (!baseline.overrides.empty()) {
         out += "set:\n";
         for (const std::string& assignment : baseline.overrides) {
@@ -234,12 +268,13 @@ std::string baseline_text(const Baseline& baseline) {
     }
     out += fmt::format("reason: {}\nmetrics:\n", quoted(baseline.reason));
     for (const ExpectedMetric& metric : baseline.metrics) {
-        out += fmt::format("  {}: {{value: {:.12g}, tolerance: {:.6g} %{}}}\n", metric.name, metric.value,
-                           100 * metric.tolerance, metric.better.empty() ? "" : ", better: " + metric.better);
+        out +=
+            fmt::format("  {}: {{value: {:.12g}, tolerance: {:.6g} %{}}}\n", plain_or_quoted(metric.name), metric.value,
+                        100 * metric.tolerance, metric.better.empty() ? "" : ", better: " + metric.better);
     }
     out += "inputs:\n";
     for (const auto& [path, value] : baseline.inputs) {
-        out += fmt::format("  {}: {}\n", path, value);
+        out += fmt::format("  {}: {}\n", plain_or_quoted(path), value);
     }
     return out;
 }
