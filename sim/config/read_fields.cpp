@@ -58,7 +58,13 @@ class Reader final : public Fields {
             return;
         }
         double number = 0;
-        if (!parse_number(node->scalar, number) || number != std::floor(number) || std::abs(number) > 9e15) {
+        constexpr double kMostExact = 9e15;  // whole numbers up to here keep every digit, in JSON too
+        const bool whole = parse_number(node->scalar, number) && number == std::floor(number);
+        if (whole && std::abs(number) > kMostExact) {
+            return fail(*node, fmt::format("'{}' must be at most 9e15 for every digit to count, not {}", field.key,
+                                           node->scalar));
+        }
+        if (!whole) {
             return fail(*node, fmt::format("'{}' must be a whole number, not '{}'{}", field.key, node->scalar,
                                            octal_hint(node->scalar)));
         }

@@ -205,6 +205,9 @@ std::string format_quantity(double value, Dimension dimension) {
 }
 
 std::string pretty_quantity(double value, Dimension dimension) {
+    if (std::isnan(value)) {
+        return "not known";
+    }
     if (dimension == Dimension::fraction) {
         return fmt::format("{:.4g} %", value * 100);
     }

@@ -1,7 +1,9 @@
 // The program as a user meets it: exit codes, texts, files.
 
+#include "sim/config/units.hpp"
 #include "tests/support/command.hpp"
 #include "tests/support/support.hpp"
+#include "tools/program/terminal.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -9,6 +11,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 
 using namespace orrery;
 using namespace orrery::test;
@@ -18,6 +21,14 @@ namespace {
 const std::string kBase = std::string(ORRERY_SOURCE_DIR) + "/scenarios/training/gpt3-175b-1024xA100.yaml";
 
 }  // namespace
+
+TEST_CASE("what is no number is printed as not known, and never as nan") {
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    CHECK(duration_text(-nan) == "an unknown time");
+    CHECK(duration_text(7200) == "2 h");
+    CHECK(pretty_quantity(-nan, Dimension::time) == "not known");
+    CHECK(pretty_quantity(nan, Dimension::fraction) == "not known");
+}
 
 TEST_CASE("bad input exits with 2, the place and what to do, and writes no file") {
     const Folder folder;
@@ -41,7 +52,8 @@ TEST_CASE("bad input exits with 2, the place and what to do, and writes no file"
         {"run " + good + " --set plan.tensr=2", "unknown key 'tensr' (did you mean 'tensor'?)"},
         {"run " + good + " --set cluster.fabric.link=400", "has no unit"},
         {"run " + good + " --set cluster.fabric.link='400 GB'", "wrong kind of unit"},
-        {"run " + good + " --set model.layers=1e30", "'layers' must be a whole number"},
+        {"run " + good + " --set model.layers=1e30", "'layers' must be at most 9e15"},
+        {"run " + good + " --seed 9007199254740993", "'seed' must be at most 9e15"},
         {"run " + good + " --set model.layers=999999999", "'layers' must be between"},
         {"run " + good + " --set cluster.nodes=900000", "more than 4,000,000 GPUs"},
         {"run " + good + " --set cluster.node=dgx-a10", "unknown node preset 'dgx-a10'"},

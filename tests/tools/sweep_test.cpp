@@ -408,6 +408,16 @@ TEST_CASE("a database is one file, after its sweep and after it was read") {
     CHECK(!std::filesystem::exists(db + "-shm"));
 }
 
+TEST_CASE("a sweep without a valid point names no database, which is not there") {
+    const Folder folder;
+    (void)folder.file("base.yaml", kSmallTraining);
+    const std::string sweep =
+        folder.file("sweep.yaml", kHead + "axes: {plan.schedule: [interleaved]}\nset: {plan.chunks: 1}\n");
+    const std::string db = folder.file("x.db");
+    const Outcome out = orrery_command(fmt::format("sweep {} --db {}", sweep, db));
+    CHECK(std::filesystem::exists(db) == (out.text.find("results in " + db) != std::string::npos));
+}
+
 TEST_CASE("tables filter, group, pivot and sort") {
     ResultTable table;
     table.columns = {"point", "a", "b", "mfu", "message"};

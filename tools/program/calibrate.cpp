@@ -78,7 +78,7 @@ std::string folder_for(const KernelFit& fit, const PointSet& set, const std::str
                                     "they have no set of their own to go to",
                                     before)}});
     }
-    fmt::print(stderr, "kept: {} is of {}; the fit of {} goes to the set '{}'\n", there, before, library(fit), name);
+    say(stderr, "kept: {} is of {}; the fit of {} goes to the set '{}'\n", there, before, library(fit), name);
     return folder + "/" + name;
 }
 
@@ -121,7 +121,7 @@ void leave_out(Trace& trace, const std::vector<std::string>& named) {
             throw ConfigError(
                 fmt::format("--without '{}': no row's operation, dtype, library, kernel or point has it", text));
         }
-        fmt::print(stderr, "left out: {} rows with '{}'\n", before - trace.rows.size(), text);
+        say(stderr, "left out: {} rows with '{}'\n", before - trace.rows.size(), text);
     }
 }
 
@@ -144,10 +144,10 @@ const std::vector<std::string> kHeader = {"device", "kernel", "rows",  "refused"
 void name_refused(const PointSet& set) {
     constexpr std::size_t kShown = 5;
     for (std::size_t i = 0; i < std::min(kShown, set.refused.size()); ++i) {
-        fmt::print(stderr, "refused: {}\n", set.refused[i].to_string());
+        say(stderr, "refused: {}\n", set.refused[i].to_string());
     }
     if (set.refused_rows > static_cast<std::int64_t>(kShown)) {
-        fmt::print(stderr, "refused: {} rows in all\n", set.refused_rows);
+        say(stderr, "refused: {} rows in all\n", set.refused_rows);
     }
 }
 
@@ -220,10 +220,10 @@ void calibrate_trace(const CommandLine& line, const DataDirectory& data, const T
     for (const PointSet& set : point_sets(trace, device, name)) {
         name_refused(set);
         if (set.points.size() < kFewest) {
-            fmt::print(stderr, "left out: {} in {}{} has {} rows, fewer than {}\n",
-                       kernel_kind_names()[static_cast<std::size_t>(set.kind)],
-                       kernel_format_names()[static_cast<std::size_t>(set.format)],
-                       set.kernel_set.empty() ? "" : " of " + set.kernel_set, set.points.size(), kFewest);
+            say(stderr, "left out: {} in {}{} has {} rows, fewer than {}\n",
+                kernel_kind_names()[static_cast<std::size_t>(set.kind)],
+                kernel_format_names()[static_cast<std::size_t>(set.format)],
+                set.kernel_set.empty() ? "" : " of " + set.kernel_set, set.points.size(), kFewest);
             continue;
         }
         const KernelFit fit = calibrate_set(set, device, meta);

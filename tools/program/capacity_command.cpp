@@ -144,17 +144,16 @@ int command_capacity(const CommandLine& line, const DataDirectory& data) {
                                  options.seeds > 1 ? "s" : "", rule(options)));
     terminal.table(
         {"requests/s", "within", "attainment", "ttft " + at, "tpot " + at, "tbt " + at, "tokens/s", "exceeded"}, rows);
-    fmt::print("\ncapacity {:.4g} requests/s", capacity.rate);
+    say("\ncapacity {:.4g} requests/s", capacity.rate);
     if (capacity.by_seed.size() > 1) {
-        fmt::print(" (95 % from {} seeds: {:.4g} to {:.4g})", capacity.by_seed.size(), capacity.low, capacity.high);
+        say(" (95 % from {} seeds: {:.4g} to {:.4g})", capacity.by_seed.size(), capacity.low, capacity.high);
     }
-    fmt::print(", {:.4g} per GPU on {} GPU{}, {:.0f} output tokens/s",
-               capacity.rate / static_cast<double>(capacity.gpus), capacity.gpus, capacity.gpus == 1 ? "" : "s",
-               best.output_tokens);
+    say(", {:.4g} per GPU on {} GPU{}, {:.0f} output tokens/s", capacity.rate / static_cast<double>(capacity.gpus),
+        capacity.gpus, capacity.gpus == 1 ? "" : "s", best.output_tokens);
     if (usd > 0) {
-        fmt::print(", {:.3g} USD per million output tokens", usd);
+        say(", {:.3g} USD per million output tokens", usd);
     }
-    fmt::print("\n");
+    say("\n");
     return 0;
 }
 
@@ -191,8 +190,7 @@ int plan_serving(const CommandLine& line, const Scenario& scenario, const DataDi
     if (line.quiet() || line.text("json") == "-") {
         return 0;
     }
-    fmt::print(
-        "{} plans: {} do not divide, {} do not fit into memory, {} miss the limits at any rate; {} are ranked by the "
+    say("{} plans: {} do not divide, {} do not fit into memory, {} miss the limits at any rate; {} are ranked by the "
         "rate at "
         "which {}\n",
         search.listed, search.do_not_divide, search.do_not_fit, search.miss_limits, search.ranked.size(),
@@ -220,8 +218,7 @@ int plan_serving(const CommandLine& line, const Scenario& scenario, const DataDi
         return !plan.whole_load && plan.rate_per_gpu > best.rate_per_gpu;
     });
     if (higher > 0) {
-        fmt::print(
-            "note: {} more came out higher on a quarter of the load, where most plans do: --simulate {} judges them "
+        say("note: {} more came out higher on a quarter of the load, where most plans do: --simulate {} judges them "
             "too\n",
             higher, options.simulate + static_cast<std::size_t>(higher));
     }
@@ -230,11 +227,11 @@ int plan_serving(const CommandLine& line, const Scenario& scenario, const DataDi
         sets += " --set " + assignment;
     }
     if (scenario.engine.split && !best.engine.split) {
-        fmt::print("\nTo run the best, take 'prefill' and 'decode' out of the scenario's engine; then");
+        say("\nTo run the best, take 'prefill' and 'decode' out of the scenario's engine; then");
     } else {
-        fmt::print("\nTo run the best:");
+        say("\nTo run the best:");
     }
-    fmt::print(" orrery run {}{}\n", line.arguments[0], sets);
+    say(" orrery run {}{}\n", line.arguments[0], sets);
     return 0;
 }
 

@@ -34,7 +34,7 @@ int update(const CommandLine& line, ModelCache& models) {
         }
         write_file(path, baseline_text(updated(baseline, models, reason)));
         if (!line.quiet()) {
-            fmt::print("{} written\n", path);
+            say("{} written\n", path);
         }
     }
     return 0;
@@ -74,7 +74,7 @@ void print(const std::vector<BaselineOutcome>& outcomes, const Terminal& termina
         terminal.heading(
             fmt::format("inputs of {} that changed", std::filesystem::path(outcome.baseline.path).stem().string()));
         for (const Cause& cause : outcome.causes) {
-            fmt::print("  {}\n", cause_text(cause));
+            say("  {}\n", cause_text(cause));
         }
     }
 }
@@ -121,13 +121,13 @@ int command_check(const CommandLine& line, const DataDirectory& data) {
     const auto failed = std::count_if(outcomes.begin(), outcomes.end(), [](const auto& o) { return !o.passed(); });
     if (!line.quiet()) {
         print(outcomes, terminal);
-        fmt::print("\n{} of {} baselines hold\n", outcomes.size() - static_cast<std::size_t>(failed), outcomes.size());
+        say("\n{} of {} baselines hold\n", outcomes.size() - static_cast<std::size_t>(failed), outcomes.size());
     }
     if (output_format(line.text("output-format")) == OutputFormat::github) {
         for (const BaselineOutcome& outcome : outcomes) {
             if (!outcome.passed()) {
-                fmt::print(stderr, "{}\n",
-                           github_annotation({outcome.baseline.path, 0, 0, why_failed(outcome)}, "regression"));
+                say(stderr, "{}\n",
+                    github_annotation({outcome.baseline.path, 0, 0, why_failed(outcome)}, "regression"));
             }
         }
     }

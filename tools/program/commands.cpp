@@ -56,7 +56,8 @@ void say_cost(const Scenario& scenario, const CommandLine& line) {
     const RunCost cost = expected_cost(scenario);
     const double limit = memory_limit();
     const bool too_much = limit > 0 && cost.bytes > limit;
-    if (line.quiet() || (cost.seconds < kLongSeconds && cost.bytes < kLargeBytes && !too_much)) {
+    if (line.quiet() || !std::isfinite(cost.seconds) || !std::isfinite(cost.bytes) ||
+        (cost.seconds < kLongSeconds && cost.bytes < kLargeBytes && !too_much)) {
         return;
     }
     const auto size = [](double bytes) { return pretty_quantity(bytes, Dimension::bytes); };

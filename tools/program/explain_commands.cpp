@@ -167,8 +167,7 @@ void print_levers(const Terminal& terminal, const Explanation& e) {
     terminal.table({"10 % more", "saves", "time", "share of the run that it scales"}, rows);
     const auto harms = [](const Elasticity& what_if) { return what_if.certain() && what_if.gain_s < 0; };
     if (noisy && std::any_of(e.what_ifs.begin(), e.what_ifs.end(), harms)) {
-        fmt::print(
-            "  Slower is no chance here: windows and targets that the scenario leaves open follow from rate and "
+        say("  Slower is no chance here: windows and targets that the scenario leaves open follow from rate and "
             "latency.\n");
     }
 }
@@ -196,7 +195,7 @@ void print_sensitivity(const Terminal& terminal, const Sensitivity& s) {
     }
     terminal.table({"constant", "", "", "20 % lower", "20 % higher"}, rows);
     if (s.without_effect > 0) {
-        fmt::print("  {} more {} nothing here\n", s.without_effect, s.without_effect == 1 ? "changes" : "change");
+        say("  {} more {} nothing here\n", s.without_effect, s.without_effect == 1 ? "changes" : "change");
     }
 }
 
@@ -289,7 +288,7 @@ int command_explain(const CommandLine& line, const DataDirectory& data) {
     require_measured(out.summary.find(headline_metric(scenario.kind))->value);
     const Explanation why = explain(scenario, models);
     progress.finish();
-    fmt::print("{}\n", why.verdict);
+    say("{}\n", why.verdict);
     print_summary(terminal, out.summary);
     if (out.training) {
         print_memory(terminal, *out.training, scenario);
@@ -343,10 +342,10 @@ int command_diff(const CommandLine& line, const DataDirectory& data) {
     terminal.heading("metrics");
     terminal.table({"metric", "first", "second", "unit", ""}, rows);
     if (d.first_record.empty()) {
-        fmt::print("\nall {} records are equal\n", d.equal_records);
+        say("\nall {} records are equal\n", d.equal_records);
     } else {
-        fmt::print("\nfirst record that differs, after {} equal ones:\n  first:  {}\n  second: {}\n", d.equal_records,
-                   d.first_record, d.second_record);
+        say("\nfirst record that differs, after {} equal ones:\n  first:  {}\n  second: {}\n", d.equal_records,
+            d.first_record, d.second_record);
     }
     return 0;
 }

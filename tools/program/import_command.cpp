@@ -36,7 +36,7 @@ int command_import(const CommandLine& line, const DataDirectory&) {
     const Terminal terminal = line.terminal();
     terminal.heading(out);
     terminal.table({}, rows);
-    fmt::print("a scenario takes it with {}\n", imported.use);
+    say("a scenario takes it with {}\n", imported.use);
     return 0;
 }
 

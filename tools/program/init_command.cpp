@@ -3,6 +3,8 @@
 #include "sim/record/summary.hpp"
 #include "tools/init/starter.hpp"
 #include "tools/program/commands.hpp"
+#include "tools/program/outputs.hpp"
+#include "tools/program/terminal.hpp"
 
 #include <fmt/format.h>
 
@@ -34,8 +36,8 @@ int command_init(const CommandLine& line, const DataDirectory& data) {
     const std::string text = write_starter(kind, facts, data);
     write_file(line.has("output") ? line.text("output") : "-", text);
     if (line.has("output") && line.text("output") != "-" && !line.quiet()) {
-        fmt::print("{} is written; next: orrery {} {}\n", line.text("output"), kind == "sweep" ? "sweep" : "run",
-                   line.text("output") + (kind == "sweep" ? " --db results.sqlite" : ""));
+        say("{} is written; next: orrery {} {}\n", line.text("output"), kind == "sweep" ? "sweep" : "run",
+            line.text("output") + (kind == "sweep" ? " --db results.sqlite" : ""));
     }
     return 0;
 }

@@ -128,7 +128,7 @@ int command_list(const CommandLine& line, const DataDirectory& data) {
             for (const auto& row : rows) {
                 names.insert(row[0]);
             }
-            fmt::print("{}\n", fmt::join(names, "\n"));
+            say("{}\n", fmt::join(names, "\n"));
             continue;
         }
         terminal.heading(topic.heading);

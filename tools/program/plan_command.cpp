@@ -161,8 +161,7 @@ int command_plan(const CommandLine& line, const DataDirectory& data) {
     const auto simulated = static_cast<std::size_t>(
         std::count_if(search.ranked.begin(), search.ranked.end(), [](const RankedPlan& p) { return p.simulated; }));
     const RankedPlan& best = search.ranked.front();
-    fmt::print(
-        "{} plans: {} do not divide, {} do not fit into memory with {:.4g} % of it left free (--headroom), {} are "
+    say("{} plans: {} do not divide, {} do not fit into memory with {:.4g} % of it left free (--headroom), {} are "
         "feasible; "
         "the {} best by estimate and on its front are simulated{}\n",
         search.listed, search.do_not_divide, search.do_not_fit, 100 * options.headroom,
@@ -195,8 +194,7 @@ int command_plan(const CommandLine& line, const DataDirectory& data) {
     terminal.fitted_table(header, rows, fit, line.has("all"));
     print_recovery(terminal, search.recovery, shown);
     if (simulated < search.ranked.size()) {
-        fmt::print(
-            "\nThe best plan that was not simulated is estimated at {:.4g} s; among the simulated the estimate errs by "
+        say("\nThe best plan that was not simulated is estimated at {:.4g} s; among the simulated the estimate errs by "
             "at most "
             "{:.1f} %.\n",
             search.ranked[simulated].estimate_s, 100 * search.worst_error);
@@ -211,7 +209,7 @@ int command_plan(const CommandLine& line, const DataDirectory& data) {
             "--set faults.recovery.standbys={}",
             search.recovery.front().interval_s, search.recovery.front().standbys);
     }
-    fmt::print("\nTo run the best: orrery run {}{}\n", line.arguments[0], sets);
+    say("\nTo run the best: orrery run {}{}\n", line.arguments[0], sets);
     return 0;
 }
 

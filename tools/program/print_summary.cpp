@@ -119,8 +119,9 @@ void print_summary(const Terminal& terminal, const Summary& summary) {
         terminal.heading("where the time goes (mean over ranks)");
         rows.clear();
         for (const auto& [name, seconds] : summary.breakdown) {
-            rows.push_back({name, report::seconds_text(seconds), fmt::format("{:5.1f} %", 100 * seconds / total),
-                            terminal.bar(seconds / total)});
+            const double share = total > 0 ? seconds / total : 0;
+            rows.push_back(
+                {name, report::seconds_text(seconds), fmt::format("{:5.1f} %", 100 * share), terminal.bar(share)});
         }
         terminal.table({}, rows);
     }

@@ -136,7 +136,7 @@ int sweep_on_slurm(const CommandLine& line) {
     }
     slurm.say = [&](const std::string& text) {
         if (!line.quiet()) {
-            fmt::print("{}\n", text);
+            say("{}\n", text);
             std::fflush(stdout);
         }
     };
@@ -187,18 +187,19 @@ int command_sweep(const CommandLine& line, const DataDirectory& data) {
         write_report(line, sweep.name, options.database);
     }
     if (!line.quiet()) {
-        fmt::print("{}: {} points: {} done, {} infeasible, {} invalid, {} failed, {} timed out\n", sweep.name,
-                   counts.points, counts.done, counts.infeasible, counts.invalid, counts.failed, counts.timed_out);
-        fmt::print("{} scenarios simulated now, {} points resumed; results in {}\n", counts.simulated, counts.resumed,
-                   options.database);
+        say("{}: {} points: {} done, {} infeasible, {} invalid, {} failed, {} timed out\n", sweep.name, counts.points,
+            counts.done, counts.infeasible, counts.invalid, counts.failed, counts.timed_out);
+        // A sweep without a valid point leaves no database behind.
+        const bool kept = std::filesystem::exists(options.database);
+        say("{} scenarios simulated now, {} points resumed{}\n", counts.simulated, counts.resumed,
+            kept ? "; results in " + options.database : "");
     }
     if (counts.invalid > 0 && counts.invalid == counts.points) {
-        fmt::print(stderr, "{}\n", counts.first_invalid);
+        say(stderr, "{}\n", counts.first_invalid);
         throw ConfigError("no point is valid; what is wrong with the first one stands above");
     }
     if (counts.failed + counts.timed_out > 0) {
-        fmt::print(stderr, "{} points failed or timed out; --resume tries them again\n",
-                   counts.failed + counts.timed_out);
+        say(stderr, "{} points failed or timed out; --resume tries them again\n", counts.failed + counts.timed_out);
         return 1;
     }
     return 0;
@@ -244,7 +245,7 @@ int command_table_of(const CommandLine& line, const DataDirectory&) {
                                            : fmt::format("--format is text, csv or json, not '{}'", format));
     }
     if (!store.complete() && !line.quiet()) {
-        fmt::print(stderr, "note: the sweep has not been run to its end; --resume continues it\n");
+        say(stderr, "note: the sweep has not been run to its end; --resume continues it\n");
     }
     return 0;
 }
@@ -252,7 +253,7 @@ int command_table_of(const CommandLine& line, const DataDirectory&) {
 int command_merge(const CommandLine& line, const DataDirectory&) {
     const std::string text = merge_into(line.arguments[0], {line.arguments.begin() + 1, line.arguments.end()});
     if (!line.quiet()) {
-        fmt::print("{}\n", text);
+        say("{}\n", text);
     }
     return 0;
 }

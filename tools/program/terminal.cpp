@@ -218,10 +218,19 @@ std::string Terminal::bar(double share) const {
     return out;
 }
 
+void say_lines(std::FILE* to, const std::string& lines) {
+    std::string out;
+    for (const std::string_view line : split(lines, '\n')) {
+        out += (out.empty() && line.data() == lines.data() ? "" : "\n") + printable(line);
+    }
+    (void)std::fputs(out.c_str(), to);  // main() looks whether it was taken
+}
+
 std::string duration_text(double seconds) {
-    return seconds < 100    ? fmt::format("{:.0f} s", seconds)
-           : seconds < 6000 ? fmt::format("{:.0f} min", seconds / 60)
-                            : fmt::format("{:.2g} h", seconds / 3600);
+    return !std::isfinite(seconds) ? "an unknown time"
+           : seconds < 100         ? fmt::format("{:.0f} s", seconds)
+           : seconds < 6000        ? fmt::format("{:.0f} min", seconds / 60)
+                                   : fmt::format("{:.2g} h", seconds / 3600);
 }
 
 Progress::Progress(const Terminal& terminal, std::string label)

@@ -1,12 +1,16 @@
 #pragma once
 // Tables, headings, bars and progress on a terminal; plain text when the output is not one.
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdio>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace orrery::inline program {
@@ -44,7 +48,18 @@ class Terminal {
     std::size_t columns_ = 0;  ///< characters a line holds; 0: any number
 };
 
-/// "40 s", "12 min" or "3.1 h".
+/// Prints lines that hold what stands in files or names of files, escaped as printable() does.
+void say_lines(std::FILE* to, const std::string& lines);
+template <class... Args>
+void say(std::FILE* to, fmt::format_string<Args...> text, Args&&... args) {
+    say_lines(to, fmt::format(text, std::forward<Args>(args)...));
+}
+template <class... Args>
+void say(fmt::format_string<Args...> text, Args&&... args) {
+    say_lines(stdout, fmt::format(text, std::forward<Args>(args)...));
+}
+
+/// "40 s", "12 min" or "3.1 h"; "an unknown time" for what is no number.
 [[nodiscard]] std::string duration_text(double seconds);
 
 /// Progress on standard error of work that takes two seconds or more, under a label that says which work it is: what share is done and

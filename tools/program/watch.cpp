@@ -1,6 +1,6 @@
 #include "tools/program/watch.hpp"
 
-#include "sim/base/text.hpp"
+#include "tools/program/terminal.hpp"
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -34,12 +34,7 @@ bool changed(const Files& files) {
 }
 
 void print(const Error& error, OutputFormat format) {
-    const std::string whole = error_text(error, format);
-    std::string text;
-    for (const std::string_view line : split(whole, '\n')) {
-        text += line.empty() ? "" : printable(line) + "\n";
-    }
-    (void)std::fputs(text.c_str(), stderr);
+    say(stderr, "{}\n", error_text(error, format));
 }
 
 }  // namespace
@@ -71,7 +66,7 @@ void watch(const std::string& scenario, const std::function<std::vector<std::str
         }
         (void)std::fflush(stdout);
         if (!quiet) {
-            fmt::print(stderr, "watching {} file{}; Ctrl-C ends\n", files.size(), files.size() > 1 ? "s" : "");
+            say(stderr, "watching {} file{}; Ctrl-C ends\n", files.size(), files.size() > 1 ? "s" : "");
         }
         while (!changed(files)) {
             std::this_thread::sleep_for(std::chrono::milliseconds(200));
