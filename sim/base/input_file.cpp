@@ -4,15 +4,37 @@
 #include "sim/base/unpacker.hpp"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
+#include <iterator>
+#include <mutex>
+#include <set>
 #include <streambuf>
 #include <string_view>
 
 namespace orrery {
+
+namespace {
+
+// Paths and not inodes, which a new file may get when a file that was read is replaced.
+struct FilesRead {
+    std::mutex mutex;
+    std::set<std::string> paths;
+    bool standard_input = false;
+};
+
+// What a process has read is a fact about the process: outputs are checked against all of it.
+FilesRead& files_read() {
+    static FilesRead files;
+    return files;
+}
+
+}  // namespace
 
 static constexpr std::size_t kPiece = std::size_t{1} << 18U;  ///< B read at once
 
@@ -37,6 +59,38 @@ void require_input_file(const std::string& path) {
     if (problem != nullptr) {
         throw ConfigError({Diagnostic{path, 0, 0, problem}});
     }
+    FilesRead& files = files_read();
+    const std::lock_guard<std::mutex> lock(files.mutex);
+    files.paths.insert(fs::absolute(path, failed).string());
+}
+
+std::string read_standard_input() {
+    {
+        FilesRead& files = files_read();
+        const std::lock_guard<std::mutex> lock(files.mutex);
+        files.standard_input = true;
+    }
+    return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+}
+
+bool was_read(const std::string& path) {
+    struct stat asked {};
+    if (stat(path.c_str(), &asked) != 0) {
+        return false;
+    }
+    const auto same = [&](const struct stat& other) {
+        return other.st_dev == asked.st_dev && other.st_ino == asked.st_ino;
+    };
+    FilesRead& files = files_read();
+    const std::lock_guard<std::mutex> lock(files.mutex);
+    struct stat input {};
+    if (files.standard_input && fstat(STDIN_FILENO, &input) == 0 && same(input)) {
+        return true;
+    }
+    return std::any_of(files.paths.begin(), files.paths.end(), [&](const std::string& known) {
+        struct stat found {};
+        return stat(known.c_str(), &found) == 0 && same(found);
+    });
 }
 
 // Bytes of the file and text made of them.
@@ -178,6 +232,12 @@ static std::string start_of(InputFile& file, std::size_t most) {
         text.append(piece, 0, static_cast<std::size_t>(file.gcount()));
     }
     return text;
+}
+
+std::string bytes_of_input(const std::string& path) {
+    require_input_file(path);
+    std::ifstream stream(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
 }
 
 std::string start_of_input(const std::string& path, std::size_t most) {

@@ -10,8 +10,12 @@
 
 namespace orrery {
 
-/// Throws ConfigError, with the reason, unless the path is a regular file that can be read.
+/// Throws ConfigError, with the reason, unless the path is a regular file that can be read. Notes it as read (was_read).
 void require_input_file(const std::string& path);
+/// The whole of standard input.
+[[nodiscard]] std::string read_standard_input();
+/// Whether this process has read the file at a path, under whatever name, or reads it as standard input.
+[[nodiscard]] bool was_read(const std::string& path);
 
 /// The text of a file, unpacked as it is read. Reading throws ConfigError where packed data is damaged or cut off.
 class InputFile final : public std::istream {
@@ -33,6 +37,8 @@ class InputFile final : public std::istream {
 
 /// The whole text of a file. Throws ConfigError as InputFile does, and where the text is larger than `most` bytes.
 [[nodiscard]] std::string read_input(const std::string& path, std::size_t most = std::size_t{4} << 30U);
+/// The bytes of a file as they are, packed or not. Throws ConfigError when it cannot be read.
+[[nodiscard]] std::string bytes_of_input(const std::string& path);
 /// The first bytes of the text of a file, at most `most`. Throws ConfigError as InputFile does.
 [[nodiscard]] std::string start_of_input(const std::string& path, std::size_t most);
 /// The last bytes of the text of a file, at most `most`; only what is packed is read from its start.

@@ -1,7 +1,6 @@
 #include "sim/record/table_file.hpp"
 
 #include "sim/base/error.hpp"
-#include "sim/record/summary.hpp"
 
 #include <fmt/format.h>
 #include <sqlite3.h>
@@ -87,6 +86,7 @@ std::string to_sqlite(const Table& table) {
     const auto run = [&](const std::string& sql) {
         check(opened, sqlite3_exec(opened, sql.c_str(), nullptr, nullptr, nullptr));
     };
+    run("PRAGMA application_id = 0x4F525254");
     run(fmt::format("CREATE TABLE {}({})", table.name, columns));
     run("BEGIN");
     sqlite3_stmt* prepared = nullptr;
@@ -117,8 +117,8 @@ std::string to_sqlite(const Table& table) {
     return {reinterpret_cast<const char*>(bytes.get()), static_cast<std::size_t>(size)};
 }
 
-void write_table(const std::string& path, const Table& table) {
-    write_file(path, table_format_of(path) == TableFormat::csv ? to_csv(table) : to_sqlite(table));
+std::string table_file(const std::string& path, const Table& table) {
+    return table_format_of(path) == TableFormat::csv ? to_csv(table) : to_sqlite(table);
 }
 
 }  // namespace orrery::inline record

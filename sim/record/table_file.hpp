@@ -29,9 +29,9 @@ enum class TableFormat { csv, sqlite };
 [[nodiscard]] TableFormat table_format_of(const std::string& path);
 
 [[nodiscard]] std::string to_csv(const Table& table);
-/// The bytes of a database.
+/// The bytes of a database; its PRAGMA application_id is 0x4F525254, "ORRT".
 [[nodiscard]] std::string to_sqlite(const Table& table);
-/// As write_file.
-void write_table(const std::string& path, const Table& table);
+/// The text or bytes of a table as a file of this name holds them. Throws ConfigError as table_format_of does.
+[[nodiscard]] std::string table_file(const std::string& path, const Table& table);
 
 }  // namespace orrery::inline record

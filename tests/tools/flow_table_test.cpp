@@ -188,9 +188,9 @@ TEST_CASE("a table by another name is refused before anything runs") {
             refused.text);
         CHECK_FALSE(std::filesystem::exists(table));
     }
-    // A file that is there is replaced as a whole.
+    // A file that is there is replaced as a whole, where that is asked for.
     const std::string old = folder.file("old.sqlite", "something else");
-    REQUIRE(orrery_command("run " + scenario + " --quiet --flows " + old).code == 0);
+    REQUIRE(orrery_command("run " + scenario + " --quiet --force --flows " + old).code == 0);
     CHECK(asked(old, "SELECT count(*) FROM flows") == "8");
 }
 

@@ -153,3 +153,149 @@ TEST_CASE("what loses nothing is written, and a file that is in the way of writi
     CHECK(orrery_command(fmt::format("run {} --json ''", scenario)).text.find("--json is given an empty value") !=
           std::string::npos);
 }
+
+TEST_CASE("what a run reads on its way is not written over: own presets, files of one import, standard input") {
+    const Folder folder;
+    namespace fs = std::filesystem;
+    fs::create_directories(folder.file("mine/models/data/devices"));
+    const std::string device = folder.file("mine/models/data/devices/my-gpu.yaml",
+                                           read(ORRERY_SOURCE_DIR "/models/data/devices/a100-sxm-80g.yaml"));
+    const std::string with_own =
+        folder.file("own.yaml",
+                    "orrery: 1\nkind: collective\ncluster: {nodes: 1, node: {preset: dgx-a100-80g, gpu: my-gpu}}\n"
+                    "collective: {size: 1 MiB}\n");
+    const std::string plain = folder.file(
+        "plain.yaml",
+        "orrery: 1\nkind: collective\ncluster: {nodes: 1, node: dgx-a100-80g}\ncollective: {size: 1 MiB}\n");
+    const std::string resolved = folder.file("resolved.yaml");
+    REQUIRE(orrery_command(fmt::format("run {} --quiet --resolved {}", plain, resolved)).code == 0);
+    const std::string link = folder.file("link");
+    fs::create_symlink(device, link);
+    const std::string step = read(ORRERY_SOURCE_DIR "/scenarios/replay/two-layer-step.replay");
+    const std::string replay = folder.file("step.replay", step);
+    const std::string replayed =
+        folder.file("replay.yaml",
+                    "orrery: 1\nkind: replay\ncluster: {nodes: 2, node: dgx-a100-80g}\ncompute: {model: replay, "
+                    "trace: step.replay}\n");
+    const std::vector<std::pair<std::string, std::string>> refused = {
+        {fmt::format("run {} --data {} --json {}", with_own, folder.file("mine"), device), device},
+        {fmt::format("run {} --data {} --json {}", with_own, folder.file("mine"), link), device},
+        {fmt::format("plot fabric {} --data {} -o {}", with_own, folder.file("mine"), device), device},
+        {fmt::format("topology {} --svg {}", replayed, replay), replay},
+        {fmt::format("run - --resolved {0} < {0}", resolved), resolved},
+        {fmt::format("run - --json {0} < {0}", plain), plain},
+        {fmt::format("run {0} --resolved {0}", resolved), resolved},
+    };
+    for (const auto& [arguments, kept] : refused) {
+        const std::string before = read(kept);
+        const Outcome out = orrery_command(arguments);
+        CHECK_MESSAGE(out.code == 2, arguments << "\n" << out.text);
+        CHECK_MESSAGE(out.text.find("--force overwrites it") != std::string::npos, arguments << "\n" << out.text);
+        CHECK_MESSAGE(read(kept) == before, arguments);
+    }
+    CHECK(fs::is_symlink(link));
+    CHECK(orrery_command(fmt::format("run - --quiet --json {0} --force < {0}", plain)).code == 0);
+    CHECK(read(plain).rfind("{", 0) == 0);
+}
+
+TEST_CASE("an output goes over an earlier output of its kind, and over no other file without --force") {
+    const Folder folder;
+    const std::string network = folder.file(
+        "n.yaml",
+        "orrery: 1\nkind: network\ncluster: {hosts: 4, fabric: {hosts_per_leaf: 2, spines: 1, link: 100 Gbps}}\n"
+        "traffic: {pattern: permutation, size: 64 KiB}\nnetwork: {fidelity: packet, queue_samples: 1 us, flow_samples: "
+        "{every: 1 us}}\n"
+        "expect: {fct_s.max: \"< 1 s\"}\n");
+    const std::string training = folder.file("base.yaml", kSmallTraining);
+    const std::string serving = folder.file("s.yaml", kServing);
+    (void)folder.file("trace.csv", kTrace);
+    const std::string sweep =
+        folder.file("sweep.yaml", "orrery: 1\nkind: sweep\nbase: base.yaml\naxes: {plan.zero: [0, 1]}\n");
+    const std::string db = folder.file("db");
+    REQUIRE(orrery_command(fmt::format("sweep {} --db {}", sweep, db)).code == 0);
+    const std::string json = folder.file("summary.json");
+    REQUIRE(orrery_command(fmt::format("run {} --quiet --json {}", training, json)).code == 0);
+    const std::string baseline = folder.file("b.yaml");
+    REQUIRE(orrery_command(fmt::format("check {} --update --scenario {} --reason first", baseline, training)).code ==
+            0);
+    const std::string goal = folder.file("step.goal", "num_ranks 1\nrank 0 {\na: calc 10\n}\n");
+    const std::vector<std::string> commands = {
+        "run " + network + " --quiet --json",
+        "run " + network + " --quiet --trace",
+        "run " + network + " --quiet --report",
+        "run " + network + " --quiet --resolved",
+        "run " + network + " --quiet --ports",
+        "run " + network + " --quiet --queues",
+        "run " + network + " --quiet --flows",
+        "run " + network + " --quiet --flow-samples",
+        "run " + serving + " --quiet --requests",
+        "plan " + training + " --quiet --simulate 1 --json",
+        "compare " + json + " " + json + " --quiet --export-json",
+        "compare " + json + " " + json + " --quiet --export-csv",
+        "compare " + json + " " + json + " --quiet --export-markdown",
+        "compare " + json + " " + json + " --quiet --export-svg",
+        "table " + db + " --format csv -o",
+        "table " + db + " --format json -o",
+        "table " + db + " --report",
+        "plot breakdown " + training + " -o",
+        "topology " + training + " --svg",
+        "check " + baseline + " --quiet --junit",
+        "check " + baseline + " --quiet --summary",
+        "check " + baseline + " --quiet --report",
+        "import goal " + goal + " --quiet -o",
+        "price gemm m=4096 n=4096 k=4096 --device h100-sxm --quiet --json",
+        "price gemm m=4096 n=4096 k=4096 --device h100-sxm --quiet -o",
+    };
+    for (const std::string& command : commands) {
+        std::filesystem::remove_all(folder.file("out"));
+        std::filesystem::create_directories(folder.file("out"));
+        const std::string file = folder.file("out/o.csv");
+        const auto write = [&](const std::string& more) { return orrery_command(command + " " + file + more); };
+        Outcome out = write("");
+        CHECK_MESSAGE(out.code == 0, command << "\n" << out.text);
+        out = write("");
+        CHECK_MESSAGE(out.code == 0, "again: " << command << "\n" << out.text);
+        for (const char* foreign :
+             {"my notes\n", "time,what\n1,2\n", "{\"mine\": 1}\n", "orrery: 1\nkind: training\n"}) {
+            (void)folder.file("out/o.csv", foreign);
+            out = write("");
+            CHECK_MESSAGE(out.code == 2, command << "\n" << out.text);
+            CHECK_MESSAGE(out.text.find("--force overwrites it") != std::string::npos, command << "\n" << out.text);
+            CHECK_MESSAGE(read(file) == foreign, command);
+        }
+        CHECK_MESSAGE(write(" --force").code == 0, command);
+        CHECK_MESSAGE(write("").code == 0, command);
+        std::ofstream(file).close();  // as mktemp leaves it
+        CHECK_MESSAGE(write("").code == 0, command);
+    }
+    // Columns named after runs are others when the runs are.
+    const std::string other = folder.file("other.json");
+    const std::string compared = folder.file("compared.csv");
+    REQUIRE(orrery_command(fmt::format("run {} --quiet --json {}", training, other)).code == 0);
+    CHECK(orrery_command(fmt::format("compare {0} {0} --quiet --export-csv {1}", json, compared)).code == 0);
+    CHECK(orrery_command(fmt::format("compare {} {} --quiet --export-csv {}", json, other, compared)).code == 0);
+    // Results of a sweep are lost to nothing else that this program writes.
+    const std::string before = read(db);
+    CHECK(orrery_command(fmt::format("run {} --quiet --json {}", training, db)).code == 2);
+    CHECK(read(db) == before);
+    // The default name of an import.
+    (void)folder.file("step.replay", "my notes\n");
+    const std::string in_folder = fmt::format("cd {} && {} ", folder.file(""), orrery_program());
+    CHECK(shell_command(in_folder + "import goal step.goal").code == 2);
+    CHECK(read(folder.file("step.replay")) == "my notes\n");
+}
+
+TEST_CASE("init never writes over a file, which may have been edited, without --force") {
+    const Folder folder;
+    const std::string file = folder.file("train.yaml");
+    const std::string init = "init training --gpus 8 --device h100-sxm --model llama-3-8b -o " + file;
+    REQUIRE(orrery_command(init).code == 0);
+    const std::string edited = read(file) + "# mine\n";
+    (void)folder.file("train.yaml", edited);
+    const Outcome again = orrery_command(init);
+    CHECK(again.code == 2);
+    CHECK_MESSAGE(again.text.find("exists") != std::string::npos, again.text);
+    CHECK(read(file) == edited);
+    CHECK(orrery_command(init + " --force").code == 0);
+    CHECK(read(file) != edited);
+}

@@ -2,6 +2,7 @@
 #include "topologies/device_preset.hpp"
 
 #include "models/calibrated.hpp"
+#include "sim/base/input_file.hpp"
 #include "sim/base/random.hpp"
 #include "sim/config/units.hpp"
 #include "tools/driver/kind.hpp"
@@ -11,9 +12,7 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <set>
-#include <sstream>
 
 namespace orrery::inline check {
 
@@ -43,11 +42,8 @@ void flatten(const Json& json, const std::string& path, std::map<std::string, st
     }
 }
 
-std::string hash_of_file(const std::filesystem::path& path) {
-    std::ifstream stream(path, std::ios::binary);
-    std::ostringstream text;
-    text << stream.rdbuf();
-    return fmt::format("\"{:016x}\"", mix64(hash64(text.str())));
+std::string hash_of_file(const std::string& path) {
+    return fmt::format("\"{:016x}\"", mix64(hash64(bytes_of_input(path))));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include "models/calibrated.hpp"
 #include "models/collective_library.hpp"
 #include "models/power_capped.hpp"
+#include "sim/base/input_file.hpp"
 #include "sim/base/random.hpp"
 #include "sim/device/power.hpp"
 #include "tools/driver/given_faults.hpp"
@@ -20,8 +21,6 @@
 #include <array>
 #include <chrono>
 #include <filesystem>
-#include <iostream>
-#include <iterator>
 #include <set>
 
 namespace orrery::inline driver {
@@ -387,8 +386,7 @@ Scenario read_scenario(const YamlNode& root, const std::string& name, const Data
 Scenario load_scenario(const std::string& path, const std::vector<std::string>& overrides, const DataDirectory& data) {
     YamlNode root;
     if (path == "-") {
-        const std::string text((std::istreambuf_iterator<char>(std::cin)), std::istreambuf_iterator<char>());
-        root = parse_yaml(text, "standard input");
+        root = parse_yaml(read_standard_input(), "standard input");
     } else {
         root = load_yaml(path);
     }

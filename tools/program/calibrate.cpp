@@ -7,6 +7,7 @@
 #include "sim/config/units.hpp"
 #include "sim/record/summary.hpp"
 #include "tools/program/commands.hpp"
+#include "tools/program/outputs.hpp"
 #include "tools/program/terminal.hpp"
 #include "validation/compute/collections.hpp"
 
@@ -33,9 +34,9 @@ void make_folder(const std::string& folder) {
     }
 }
 
-void write_fit(const KernelFit& fit, const std::string& folder) {
+void write_fit(const CommandLine& line, const KernelFit& fit, const std::string& folder) {
     make_folder(folder);
-    write_file(folder + "/" + fit_name(fit) + ".fit", format_fit(fit));
+    write_output(line, "the fit", folder + "/" + fit_name(fit) + ".fit", format_fit(fit));
 }
 
 // Whether two lists of libraries, as the head of a fit has them, name one library in any version.
@@ -194,9 +195,10 @@ double link_bandwidth(const Trace& trace, const std::string& name) {
     return value * 1e9;
 }
 
-void write_collectives(const CollectiveFit& fit, const std::string& folder, const std::string& name) {
+void write_collectives(const CommandLine& line, const CollectiveFit& fit, const std::string& folder,
+                       const std::string& name) {
     make_folder(folder);
-    write_file(folder + "/" + name + ".fit", format_collective_fit(fit));
+    write_output(line, "the fit", folder + "/" + name + ".fit", format_collective_fit(fit));
 }
 
 void calibrate_trace(const CommandLine& line, const DataDirectory& data, const Terminal& terminal,
@@ -229,13 +231,14 @@ void calibrate_trace(const CommandLine& line, const DataDirectory& data, const T
         const KernelFit fit = calibrate_set(set, device, meta);
         rows.push_back(row_of(trace.device() + (set.kernel_set.empty() ? "" : "/" + set.kernel_set), fit));
         if (!output.empty()) {
-            write_fit(fit, folder_for(fit, set, output));
+            write_fit(line, fit, folder_for(fit, set, output));
         }
     }
     if (!use.figures.empty() && !output.empty()) {
         make_folder(output);
         const std::string source = fmt::format("{}, {}", trace.meta.at("source"), trace.meta.at("date"));
-        write_file(output + "/device.yaml", format_device(with_figures(device, use.figures, source)));
+        write_output(line, "the device", output + "/device.yaml",
+                     format_device(with_figures(device, use.figures, source)));
     }
     CollectiveFit fit;
     fit.curves = collective_curves(trace);
@@ -244,7 +247,7 @@ void calibrate_trace(const CommandLine& line, const DataDirectory& data, const T
         fit.bandwidth = link_bandwidth(trace, name);
         list_curves(trace.device(), fit.curves, curves);
         if (!output.empty()) {
-            write_collectives(fit, output, "collectives");
+            write_collectives(line, fit, output, "collectives");
         }
     }
 }
@@ -270,13 +273,13 @@ int command_calibrate(const CommandLine& line, const DataDirectory& data) {
         for (const DeviceFit& one : fits) {
             rows.push_back(row_of(one.device, one.fit));
             if (!output.empty()) {
-                write_fit(one.fit, output + "/kernels/" + one.device);
+                write_fit(line, one.fit, output + "/kernels/" + one.device);
             }
         }
         for (const auto& [fabric, fit] : fit_public_collectives(line.text("data"))) {
             list_curves(fabric, fit.curves, curves);
             if (!output.empty()) {
-                write_collectives(fit, output + "/collectives", fabric);
+                write_collectives(line, fit, output + "/collectives", fabric);
             }
         }
     } else {

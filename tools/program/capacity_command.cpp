@@ -127,7 +127,7 @@ int command_capacity(const CommandLine& line, const DataDirectory& data) {
                            ? price / 3600 * static_cast<double>(capacity.gpus) / best.output_tokens * 1e6
                            : 0;
     if (line.has("json")) {
-        write_file(line.text("json"), capacity_json(capacity, scenario, usd));
+        write_output(line, "json", capacity_json(capacity, scenario, usd));
     }
     if (line.quiet() || line.text("json") == "-") {
         return 0;
@@ -185,7 +185,7 @@ int plan_serving(const CommandLine& line, const Scenario& scenario, const DataDi
         for (const RankedServing& plan : search.ranked) {
             out["plans"].push_back(plan_json(plan));
         }
-        write_file(line.text("json"), out.dump(1) + "\n");
+        write_output(line, "json", out.dump(1) + "\n");
     }
     if (line.quiet() || line.text("json") == "-") {
         return 0;

@@ -110,13 +110,13 @@ int command_check(const CommandLine& line, const DataDirectory& data) {
     }
     progress.finish();
     if (line.has("junit")) {
-        write_file(line.text("junit"), junit_xml(outcomes));
+        write_output(line, "junit", junit_xml(outcomes));
     }
     if (line.has("summary")) {
-        write_file(line.text("summary"), markdown_summary(outcomes));
+        write_output(line, "summary", markdown_summary(outcomes));
     }
     if (line.has("report")) {
-        write_file(line.text("report"), check_report(outcomes));
+        write_output(line, "report", check_report(outcomes));
     }
     const auto failed = std::count_if(outcomes.begin(), outcomes.end(), [](const auto& o) { return !o.passed(); });
     if (!line.quiet()) {

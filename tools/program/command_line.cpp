@@ -442,6 +442,7 @@ const std::vector<OptionSpec>& common_options() {
          "progress on standard error: auto (in place on a terminal, lines elsewhere), plain or none; "
          "default: $ORRERY_PROGRESS, or auto"},
         {"output-format", "FORMAT", "of errors and failed checks: text (default) or github (annotations)"},
+        {"force", "", "write over inputs, edited files and files of other programs, which are kept without it"},
         {"memory-limit", "SIZE", "of this program, such as \"8 GiB\" or none; by default 90 % of what is free"},
         {"help,h", "", "this text, or that of a command"},
         {"version", "", "version, commit and libraries"},

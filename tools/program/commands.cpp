@@ -110,42 +110,42 @@ int run_once(const CommandLine& line, const DataDirectory& data, std::vector<std
     const RunOutput out = run(scenario, models, options);
     progress.finish();
     if (options.requests) {
-        write_file(line.text("requests"), requests_csv(out.requests, scenario.requests.names_adapters()));
+        write_output(line, "requests", requests_csv(out.requests, scenario.requests.names_adapters()));
     }
     if (options.messages) {
         if (!out.messages) {
             throw ConfigError(
                 "--flows lists up to 2 million messages that are simulated one by one; this run has more");
         }
-        write_table(line.text("flows"), flow_table(scenario, out));
+        write_output(line, "flows", table_file(line.text("flows"), flow_table(scenario, out)));
     }
     if (line.has("resolved")) {
         const std::string file = line.text("resolved");
         const std::string folder = file == "-" ? "" : std::filesystem::path(file).parent_path().string();
-        write_file(file, resolved_json(seen_from(folder.empty() ? "." : folder, scenario)) + "\n");
+        write_output(line, "resolved", resolved_json(seen_from(folder.empty() ? "." : folder, scenario)) + "\n");
     }
     if ((line.has("ports") || line.has("queues")) && out.packets.ports.empty()) {
         throw ConfigError("--ports and --queues report what network.fidelity packet simulates; this run has another");
     }
     if (line.has("ports")) {
-        write_file(line.text("ports"), ports_csv(out.packets));
+        write_output(line, "ports", ports_csv(out.packets));
     }
     if (line.has("queues")) {
-        write_file(line.text("queues"), queues_csv(out.packets));
+        write_output(line, "queues", queues_csv(out.packets));
     }
     if (line.has("flow-samples")) {
-        write_table(line.text("flow-samples"), flow_sample_table(out.packets));
+        write_output(line, "flow-samples", table_file(line.text("flow-samples"), flow_sample_table(out.packets)));
     }
     if (line.has("trace")) {
-        write_file(line.text("trace"), to_chrome_trace(with_campaign(out)));
+        write_output(line, "trace", to_chrome_trace(with_campaign(out)));
     }
     if (line.has("report")) {
-        write_file(line.text("report"), run_report(scenario, out, explain(scenario, models)));
+        write_output(line, "report", run_report(scenario, out, explain(scenario, models)));
     }
     // The host's time and memory go to the terminal; a file stays byte-identical between runs unless they are asked
     // for.
     if (line.has("json")) {
-        write_file(line.text("json"), to_json(out.summary, line.has("host")));
+        write_output(line, "json", to_json(out.summary, line.has("host")));
     }
     if (!line.quiet() && line.text("json") != "-") {
         print_expectations(out.summary);
@@ -203,8 +203,9 @@ int command_topology(const CommandLine& line, const DataDirectory& data) {
     }
     if (line.has("svg")) {
         const ChartStyle style;
-        write_file(line.text("svg"), fabric.as_tree() == nullptr ? topology_svg(fabric, {}, style)
-                                                                 : fabric_svg(fabric_layers(scenario, {}), style));
+        write_output(line, "svg",
+                     fabric.as_tree() == nullptr ? topology_svg(fabric, {}, style)
+                                                 : fabric_svg(fabric_layers(scenario, {}), style));
     }
     return 0;
 }
@@ -286,7 +287,7 @@ int command_validate(const CommandLine& line, const DataDirectory& data) {
         }
         compared.push_back(validate_logged(models, terminal, line.text("log")));
         if (line.has("report")) {
-            write_file(line.text("report"), validation_report(compared));
+            write_output(line, "report", validation_report(compared));
         }
         return 0;
     }
@@ -318,7 +319,7 @@ int command_validate(const CommandLine& line, const DataDirectory& data) {
         compared.push_back(validate_energy(data, terminal, line.has("points")));
     }
     if (line.has("report")) {
-        write_file(line.text("report"), validation_report(compared));
+        write_output(line, "report", validation_report(compared));
     }
     // Refits, other data, other models and one engine alone are not what the limits are of.
     if (line.has("fit") || line.has("data") || line.has("engine") || line.has("runs") || line.has("without")) {

@@ -296,7 +296,7 @@ int command_compare(const CommandLine& line, const DataDirectory& data) {
                                          {"export-json", json},
                                          {"export-svg", bars}}) {
         if (line.has(option)) {
-            write_file(line.text(option), writer(all, rows));
+            write_output(line, option, writer(all, rows));
             to_output = to_output || line.text(option) == "-";
         }
     }

@@ -83,9 +83,9 @@ const std::vector<ErrorCode>& error_table() {
          {"cannot be read", "no such file"}},
         {"E211",
          "file cannot be written",
-         "An output has no folder, no permission or no room, or would be written over an input or another output. "
-         "Nothing was run.",
-         {"cannot be written", "would be written over", "would both be written"}},
+         "An output has no folder, no permission or no room, or would be written over an input, another output, "
+         "or a file that this program did not write as an output of the same kind. --force writes over files.",
+         {"cannot be written", "would be written over", "would both be written", "name another file"}},
         {"E212",
          "no valid YAML",
          "The text is not YAML as this program takes it: one document, no duplicate keys, quotes that end, at most 64 "

@@ -1,6 +1,7 @@
 // orrery import: what other tools write, as files that scenarios take.
 
 #include "tools/program/commands.hpp"
+#include "tools/program/outputs.hpp"
 
 #include "sim/record/summary.hpp"
 #include "tools/program/terminal.hpp"
@@ -18,7 +19,7 @@ int command_import(const CommandLine& line, const DataDirectory&) {
     }
     const Imported imported = import_file(line.arguments[0], ImportInput(file, std::move(options)));
     const std::string out = line.has("output") ? line.text("output") : importer(line.arguments[0]).default_output(file);
-    write_file(out, imported.text);
+    write_output(line, line.has("output") ? "--output" : "the default name", out, imported.text);
     if (line.quiet()) {
         return 0;
     }

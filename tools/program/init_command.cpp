@@ -33,8 +33,11 @@ int command_init(const CommandLine& line, const DataDirectory& data) {
             }
         }
     }
+    if (line.has("output")) {
+        require_new(line, "--output", line.text("output"));  // what it wrote once has been edited since
+    }
     const std::string text = write_starter(kind, facts, data);
-    write_file(line.has("output") ? line.text("output") : "-", text);
+    write_output(line, "output", text);
     if (line.has("output") && line.text("output") != "-" && !line.quiet()) {
         say("{} is written; next: orrery {} {}\n", line.text("output"), kind == "sweep" ? "sweep" : "run",
             line.text("output") + (kind == "sweep" ? " --db results.sqlite" : ""));

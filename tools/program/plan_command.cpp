@@ -153,7 +153,7 @@ int command_plan(const CommandLine& line, const DataDirectory& data) {
     const PlanSearch search = search_plans(scenario, data, options);
     progress.finish();
     if (line.has("json")) {
-        write_file(line.text("json"), plan_json(search, scenario, price));
+        write_output(line, "json", plan_json(search, scenario, price));
     }
     if (line.quiet() || line.text("json") == "-") {
         return 0;

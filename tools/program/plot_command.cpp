@@ -206,7 +206,7 @@ int command_plot(const CommandLine& line, const DataDirectory& data) {
               : kind == "heat" ? plot_heat(table, line)
                                : plot_pareto(table, line);
     }
-    write_file(line.has("output") ? line.text("output") : "-", svg);
+    write_output(line, "output", svg);
     return 0;
 }
 

@@ -6,6 +6,7 @@
 #include "sim/record/summary.hpp"
 #include "tools/driver/scenario.hpp"
 #include "tools/program/commands.hpp"
+#include "tools/program/outputs.hpp"
 #include "tools/program/terminal.hpp"
 #include "validation/compute/collections.hpp"
 #include "validation/compute/row_prices.hpp"
@@ -332,10 +333,10 @@ int command_price(const CommandLine& line, const DataDirectory& data) {
                            price.low, price.high, price.binds, price.of_peak, price.of_memory, quoted(price.source));
     }
     if (line.has("json")) {
-        write_file(line.text("json"), json.dump(2) + "\n");
+        write_output(line, "json", json.dump(2) + "\n");
     }
     if (line.has("output")) {
-        write_file(line.text("output"), csv);
+        write_output(line, "output", csv);
     }
     if (line.text("json") != "-" && line.text("output") != "-") {
         line.terminal()

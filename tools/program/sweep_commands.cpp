@@ -96,9 +96,9 @@ void write_report(const CommandLine& line, const std::string& name, const std::s
     const ResultTable table = read_table(store);
     // Columns: the point, what was varied, the status, what was measured, the message.
     const auto status = static_cast<std::ptrdiff_t>(table.column("status"));
-    write_file(line.text("report"),
-               sweep_report(name, table, {table.columns.begin() + 1, table.columns.begin() + status},
-                            {table.columns.begin() + status + 1, table.columns.end() - 1}));
+    write_output(line, "report",
+                 sweep_report(name, table, {table.columns.begin() + 1, table.columns.begin() + status},
+                              {table.columns.begin() + status + 1, table.columns.end() - 1}));
 }
 
 // Columns that say the same in every row give way first, then those on the right; what happened to a point stays.
@@ -223,9 +223,9 @@ int command_table_of(const CommandLine& line, const DataDirectory&) {
     const std::string format = line.has("format") ? line.text("format") : "text";
     const std::string output = line.has("output") ? line.text("output") : "-";
     if (format == "csv") {
-        write_file(output, to_csv(table));
+        write_output(line, "output", to_csv(table));
     } else if (format == "json") {
-        write_file(output, to_json(table));
+        write_output(line, "output", to_json(table));
     } else if (format == "text" && output == "-") {
         const Terminal terminal = line.terminal();
         std::vector<std::vector<std::string>> rows;

@@ -1,5 +1,6 @@
 #include "tools/sweep/run_sweep.hpp"
 
+#include "sim/base/input_file.hpp"
 #include "sim/base/random.hpp"
 #include "tools/sweep/worker_pool.hpp"
 
@@ -9,9 +10,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <set>
-#include <sstream>
 
 namespace orrery::inline sweep {
 
@@ -372,10 +371,7 @@ std::string hash_of_data(const DataDirectory& data) {
     std::sort(files.begin(), files.end());
     std::uint64_t hash = 0;
     for (const auto& [file, root] : files) {
-        std::ifstream stream(file, std::ios::binary);
-        std::ostringstream text;
-        text << stream.rdbuf();
-        hash = mix64(hash ^ hash64(std::filesystem::relative(file, root).string() + "\n" + text.str()));
+        hash = mix64(hash ^ hash64(std::filesystem::relative(file, root).string() + "\n" + bytes_of_input(file)));
     }
     return fmt::format("{:016x}", hash);
 }

@@ -1,5 +1,6 @@
 #include "tools/sweep/sweep_spec.hpp"
 
+#include "sim/base/input_file.hpp"
 #include "sim/config/units.hpp"
 #include "tools/sweep/sweep_axes.hpp"
 
@@ -8,7 +9,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <iostream>
 #include <iterator>
 #include <set>
 
@@ -320,8 +320,7 @@ std::string SweepSpec::identity() const {
 
 SweepSpec load_sweep(const std::string& path, const std::vector<std::string>& overrides, const DataDirectory& data) {
     if (path == "-") {
-        const std::string text((std::istreambuf_iterator<char>(std::cin)), std::istreambuf_iterator<char>());
-        return read_sweep(parse_yaml(text, "standard input"), "stdin", ".", overrides, data);
+        return read_sweep(parse_yaml(read_standard_input(), "standard input"), "stdin", ".", overrides, data);
     }
     const std::filesystem::path file(path);
     return read_sweep(load_yaml(path), file.filename().string(), file.parent_path().string(), overrides, data);

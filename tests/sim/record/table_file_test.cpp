@@ -2,6 +2,7 @@
 
 #include "sim/record/table_file.hpp"
 #include "sim/base/error.hpp"
+#include "sim/record/summary.hpp"
 #include "tests/support/command.hpp"
 
 #include <doctest/doctest.h>
@@ -32,7 +33,7 @@ TEST_CASE("a table is CSV or a database, by its name, and what is not known is e
     CHECK(to_csv(squares()) == "number,square\n0,0.000\n1,\n2,6.000\n");
     const Folder folder;
     const std::string file = folder.file("t.DB");
-    write_table(file, squares());
+    write_file(file, table_file(file, squares()));
     sqlite3* database = nullptr;
     REQUIRE(sqlite3_open_v2(file.c_str(), &database, SQLITE_OPEN_READONLY, nullptr) == SQLITE_OK);
     sqlite3_stmt* rows = nullptr;
@@ -49,6 +50,6 @@ TEST_CASE("a table is CSV or a database, by its name, and what is not known is e
     CHECK(table_format_of("-") == TableFormat::csv);
     CHECK(table_format_of("a.sqlite3") == TableFormat::sqlite);
     CHECK(table_format_of("/dev/null") == TableFormat::csv);
-    CHECK_THROWS_WITH_AS(write_table(folder.file("t.txt"), squares()),
+    CHECK_THROWS_WITH_AS((void)table_file(folder.file("t.txt"), squares()),
                          doctest::Contains("a table is written as .csv, or as .sqlite"), ConfigError);
 }
