@@ -408,6 +408,56 @@ TEST_CASE("a database is one file, after its sweep and after it was read") {
     CHECK(!std::filesystem::exists(db + "-shm"));
 }
 
+TEST_CASE("results of files that changed since are never mixed: neither resumed nor merged") {
+    const Folder folder;
+    std::filesystem::create_directories(folder.file("in"));
+    const std::string traces[] = {"arrival_s,prompt,output\n0,10,2\n1,10,2\n",
+                                  "arrival_s,prompt,output\n0,10,9\n1,10,2\n"};
+    const auto trace = [&](const std::string& name, int which) { (void)folder.file("in/" + name, traces[which]); };
+    (void)folder.file("in/base.yaml",
+                      "orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\nmodel: "
+                      "llama-2-7b\nrequests: {trace: a.csv}\n");
+    const std::string sweep = folder.file("in/sweep.yaml",
+                                          "orrery: 1\nkind: sweep\nbase: base.yaml\naxes: "
+                                          "{requests.trace: [a.csv, b.csv], seed: [1, 2]}\n");
+    trace("a.csv", 0);
+    trace("b.csv", 1);
+    // From any folder: paths are of the base scenario.
+    const auto run = [&](const std::string& db, const std::string& options) {
+        return orrery_command(fmt::format("sweep {} -j 1 --db {} {}", sweep, folder.file(db), options));
+    };
+    const Outcome first = run("db", "");
+    REQUIRE_MESSAGE(first.text.find("4 done") != std::string::npos, first.text);
+    CHECK(run("db", "--resume").text.find("4 points resumed") != std::string::npos);
+    REQUIRE(run("shard-0", "--shard 0/2").code == 0);
+    for (const char* name : {"a.csv", "b.csv"}) {
+        trace("a.csv", 0);
+        trace("b.csv", 1);
+        trace(name, name[0] == 'a' ? 1 : 0);
+        const Outcome resumed = run("db", "--resume");
+        CHECK(resumed.code == 2);
+        CHECK_MESSAGE(resumed.text.find(fmt::format("file {}: there '", name)) != std::string::npos, resumed.text);
+    }
+    trace("a.csv", 1);
+    trace("b.csv", 0);
+    REQUIRE(run("shard-1", "--shard 1/2").code == 0);
+    const Outcome merged = orrery_command(
+        fmt::format("merge {} {} {}", folder.file("merged"), folder.file("shard-0"), folder.file("shard-1")));
+    CHECK_MESSAGE(merged.code == 2, merged.text);
+    trace("a.csv", 0);
+    trace("b.csv", 1);
+    REQUIRE(run("shard-1b", "--shard 1/2").code == 0);
+    CHECK(orrery_command(
+              fmt::format("merge {} {} {}", folder.file("merged"), folder.file("shard-0"), folder.file("shard-1b")))
+              .code == 0);
+    const auto table = [&](const std::string& db) {
+        return orrery_command("table --format csv " + folder.file(db)).text;
+    };
+    CHECK(table("merged") == table("db"));
+    std::filesystem::remove(folder.file("in/b.csv"));
+    CHECK(run("db", "--resume").code == 2);
+}
+
 TEST_CASE("a sweep without a valid point names no database, which is not there") {
     const Folder folder;
     (void)folder.file("base.yaml", kSmallTraining);

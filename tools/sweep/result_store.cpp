@@ -207,6 +207,12 @@ class ResultStore::Database {
 
 namespace {
 
+constexpr std::string_view kFile = "file ";  // before the path of a file that points read
+
+bool is_file(const std::string& key) {
+    return key.rfind(kFile, 0) == 0;
+}
+
 std::string shortened(const std::string& text) {
     return text.size() > 60 ? text.substr(0, 57) + "..." : text;
 }
@@ -214,8 +220,13 @@ std::string shortened(const std::string& text) {
 }  // namespace
 
 std::vector<std::pair<std::string, std::string>> Manifest::entries() const {
-    return {{"schema", "orrery-sweep-1"}, {"sweep", sweep}, {"keys", keys},    {"keep", keep},
-            {"version", version},         {"data", data},   {"points", points}};
+    std::vector<std::pair<std::string, std::string>> out = {
+        {"schema", "orrery-sweep-1"}, {"sweep", sweep}, {"keys", keys},    {"keep", keep},
+        {"version", version},         {"data", data},   {"points", points}};
+    for (const auto& [path, hash] : files) {
+        out.emplace_back(std::string(kFile) + path, hash);
+    }
+    return out;
 }
 
 ResultStore::ResultStore(const std::string& path, Mode mode) : database_(std::make_unique<Database>(path, mode)) {}
@@ -253,6 +264,24 @@ std::map<std::string, std::string> ResultStore::manifest() const {
         out[select.text(0)] = select.text(1);
     }
     return out;
+}
+
+std::map<std::string, std::string> ResultStore::files() const {
+    std::map<std::string, std::string> out;
+    for (const auto& [key, value] : manifest()) {
+        if (is_file(key)) {
+            out[key.substr(kFile.size())] = value;
+        }
+    }
+    return out;
+}
+
+void ResultStore::add_files(const std::map<std::string, std::string>& files) {
+    Database::Statement insert(*database_, "INSERT OR IGNORE INTO manifest VALUES(?, ?)");
+    for (const auto& [path, hash] : files) {
+        insert.bind(std::string(kFile) + path).bind(hash).step();
+        insert.reset();
+    }
 }
 
 std::vector<std::uint64_t> ResultStore::finished_points() const {
@@ -359,7 +388,8 @@ void ResultStore::merge(const ResultStore& other) {
     };
     for (const auto& [key, value] : theirs) {
         const auto found = ours.find(key);
-        if (!ours.empty() && (found == ours.end() || found->second != value)) {
+        const bool fresh = found == ours.end() && (ours.empty() || is_file(key));
+        if (!fresh && (found == ours.end() || found->second != value)) {
             conflict(fmt::format("holds results of something else: '{}' is '{}', in the target '{}'", key,
                                  shortened(value), found == ours.end() ? "missing" : shortened(found->second)));
         }

@@ -2,7 +2,7 @@
 // Results of sweeps in SQLite. Safe against kill -9 (write-ahead log) and several writers.
 //
 // Schema, version 1 (PRAGMA user_version; PRAGMA application_id is 0x4F525259, "ORRY"):
-//   manifest(key, value)                      what made the results: sweep, version, commit, data; see Manifest
+//   manifest(key, value)                      what made the results: sweep, version, commit, data, files; see Manifest
 //   points(id, hash)                          a point of the sweep and the hash of its resolved scenario
 //   parameters(point, position, key, value)   the values that a point sets, in the order of the sweep file
 //   results(hash, status, message)            done, infeasible, invalid, failed or timeout; one row a distinct scenario
@@ -31,6 +31,8 @@ struct Manifest {
     std::string version;  ///< of the program, with its commit
     std::string data;     ///< hash of the presets and tables
     std::string points;   ///< number of points before `where`
+    /// Hashes of the files that scenarios name (traces, flows, matrices), by path: those that points have read so far.
+    std::map<std::string, std::string> files;
 
     [[nodiscard]] std::vector<std::pair<std::string, std::string>> entries() const;
 };
@@ -64,6 +66,10 @@ class ResultStore {
     /// Writes the manifest, or checks it against what is there: throws ConfigError that names what differs.
     void set_manifest(const Manifest& manifest);
     [[nodiscard]] std::map<std::string, std::string> manifest() const;
+    /// Files of the manifest that is there.
+    [[nodiscard]] std::map<std::string, std::string> files() const;
+    /// Adds files to it, beside points that read them; keeps what is there.
+    void add_files(const std::map<std::string, std::string>& files);
 
     /// Ids of points whose result is final.
     [[nodiscard]] std::vector<std::uint64_t> finished_points() const;
@@ -89,7 +95,7 @@ class ResultStore {
     void each(const std::function<void(const StoredPoint&, const PointResult&)>& visit) const;
 
     /// Adds everything from another database of the same manifest, or nothing: throws ConfigError that lists what
-    /// contradicts what is here.
+    /// contradicts what is here. Of files that only one of them names, nothing is asked.
     void merge(const ResultStore& other);
 
   private:

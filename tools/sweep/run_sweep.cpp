@@ -26,6 +26,11 @@ std::string hash_text(const std::string& text) {
     return fmt::format("{:016x}", mix64(hash64(text)));
 }
 
+// The same on every machine and in every folder that runs a shard.
+std::string seen_from_base(const SweepSpec& sweep, const std::string& path) {
+    return sweep.directory.empty() ? path : std::filesystem::path(path).lexically_proximate(sweep.directory).string();
+}
+
 Json metric_json(const Metric& metric) {
     Json out = {{"name", metric.name}, {"value", metric.value}, {"unit", metric.unit}};
     if (metric.low) {
@@ -63,7 +68,16 @@ class PointWorker {
         try {
             const SweepPoint point = sweep_.point(id).value();
             scenario_ = scenario_of(sweep_, point, models_.data());
-            return {{"hash", hash_text(resolved_json(*scenario_))}};
+            // What a file holds is as much of a point as its name.
+            std::string text = resolved_json(*scenario_);
+            Json files = Json::object();
+            for (const std::string& path : files_of(*scenario_)) {
+                std::string& hash = hashes_[path];
+                hash = hash.empty() ? hash_text(bytes_of_input(path)) : hash;
+                files[seen_from_base(sweep_, path)] = hash;
+                text += hash;
+            }
+            return {{"hash", hash_text(text)}, {"files", files}};
         } catch (const ConfigError& error) {
             return {{"error", error.what()}};
         }
@@ -98,6 +112,7 @@ class PointWorker {
     const SweepSpec& sweep_;
     ModelCache models_;
     std::optional<Scenario> scenario_;
+    std::map<std::string, std::string> hashes_;  ///< of files that points read
 };
 
 // The parent's side: hands out points, keeps the database.
@@ -119,6 +134,10 @@ class SweepRun {
         manifest.version = options_.version;
         manifest.data = hash_of_data(data_);
         manifest.points = std::to_string(sweep_.size());
+        for (const auto& [path, hash] : store_.files()) {
+            const std::string place = (std::filesystem::path(sweep_.directory) / path).string();
+            manifest.files[path] = std::filesystem::exists(place) ? hash_text(bytes_of_input(place)) : "missing";
+        }
         store_.set_manifest(manifest);
         for (const std::uint64_t id : store_.finished_points()) {
             finished_.insert(finished_.end(), id);
@@ -188,6 +207,10 @@ class SweepRun {
             return std::nullopt;
         }
         const std::string hash = answer["hash"];
+        // Those of other shards' points too, so that any two shards of other files contradict each other.
+        for (const auto& [path, content] : answer["files"].items()) {
+            new_files_[path] = content;
+        }
         if (!mine(hash)) {
             return std::nullopt;
         }
@@ -227,12 +250,13 @@ class SweepRun {
     // while writing, so that another writer gets its turn.
     void flush(bool now_in_any_case) {
         const auto now = std::chrono::steady_clock::now();
-        if ((new_points_.empty() && new_results_.empty()) ||
+        if ((new_files_.empty() && new_points_.empty() && new_results_.empty()) ||
             (!now_in_any_case && now - flushed_ < std::chrono::milliseconds(200))) {
             return;
         }
         flushed_ = now;
         store_.begin();
+        store_.add_files(new_files_);
         for (const StoredPoint& point : new_points_) {
             store_.add_point(point);
         }
@@ -240,6 +264,7 @@ class SweepRun {
             store_.add_result(hash, result);
         }
         store_.commit();
+        new_files_.clear();
         new_points_.clear();
         new_results_.clear();
     }
@@ -294,7 +319,8 @@ class SweepRun {
     std::set<std::uint64_t> finished_;
     std::map<std::uint64_t, std::string> running_;  ///< hash of the points that are being simulated
     std::set<std::string> in_flight_;               ///< hashes that were given out in this run
-    std::vector<StoredPoint> new_points_;           ///< not yet in the database
+    std::map<std::string, std::string> new_files_;  ///< that points read; as the next two, not yet in the database
+    std::vector<StoredPoint> new_points_;
     std::vector<std::pair<std::string, PointResult>> new_results_;
     std::chrono::steady_clock::time_point flushed_ = std::chrono::steady_clock::now();
 };

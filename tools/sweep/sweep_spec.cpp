@@ -86,7 +86,8 @@ class SweepReader {
                 apply_override(sweep_.base, assignment);
             }
             Scenario scenario = read_scenario(sweep_.base, sweep_.base_name, data);
-            scenario.directory = path.parent_path().string();
+            sweep_.directory = path.parent_path().string();
+            scenario.directory = sweep_.directory;
             sweep_.files = files_of(scenario);
             sweep_.files.push_back(path.string());
             read_constants(scenario);
@@ -353,7 +354,9 @@ Scenario scenario_of(const SweepSpec& sweep, const SweepPoint& point, const Data
         apply_override(tree, key + "=" + value);
     }
     try {
-        return read_scenario(tree, sweep.base_name, data);
+        Scenario scenario = read_scenario(tree, sweep.base_name, data);
+        scenario.directory = sweep.directory;
+        return scenario;
     } catch (const ConfigError& error) {
         // Values of points have no place in a file but that of their key.
         std::vector<Diagnostic> found;

@@ -33,6 +33,7 @@ struct SweepSpec {
     std::string name;
     YamlNode base;          ///< the base scenario as a tree, with `set` and the command line's overrides applied
     std::string base_name;  ///< file name of the base scenario
+    std::string directory;  ///< of the base scenario, which the paths in it and in axes are relative to
     std::vector<std::string> files;  ///< that it reads: the base scenario and what that names
     std::vector<SweepAxis> axes;
     std::vector<std::pair<std::string, Expression>> derived;
