@@ -1,15 +1,10 @@
 #include "sim/record/summary.hpp"
 
-#include "sim/base/error.hpp"
-
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <numeric>
 
 namespace orrery::inline record {
@@ -184,50 +179,6 @@ std::string to_chrome_trace(const Timeline& timeline) {
         out.erase(out.size() - 2, 1);
     }
     return out + "]}\n";
-}
-
-std::string free_name_beside(const std::string& path) {
-    for (int i = 0;; ++i) {
-        std::string name = fmt::format("{}.part{}", path, i == 0 ? "" : std::to_string(i));
-        std::error_code unknown;
-        if (!std::filesystem::exists(std::filesystem::symlink_status(name, unknown))) {
-            return name;
-        }
-    }
-}
-
-void write_file(const std::string& path, const std::string& text) {
-    if (path == "-") {
-        if (std::fwrite(text.data(), 1, text.size(), stdout) < text.size()) {
-            throw ConfigError({Diagnostic{"standard output", 0, 0, "cannot be written"}});
-        }
-        return;
-    }
-    // A device or a pipe is written to, never replaced.
-    std::error_code unknown;
-    const std::filesystem::file_status status = std::filesystem::status(path, unknown);
-    const bool in_place = std::filesystem::exists(status) && !std::filesystem::is_regular_file(status);
-    const std::string beside = in_place ? path : free_name_beside(path);
-    {
-        std::ofstream stream(beside, std::ios::binary | std::ios::trunc);
-        stream << text;
-        stream.close();
-        if (!stream) {
-            std::error_code ignored;
-            if (!in_place) {
-                std::filesystem::remove(beside, ignored);
-            }
-            throw ConfigError({Diagnostic{path, 0, 0, "cannot be written"}});
-        }
-    }
-    if (in_place) {
-        return;
-    }
-    std::error_code failed;
-    std::filesystem::rename(beside, path, failed);
-    if (failed) {
-        throw ConfigError({Diagnostic{path, 0, 0, "cannot be written: " + failed.message()}});
-    }
 }
 
 }  // namespace orrery::inline record

@@ -104,10 +104,7 @@ struct Timeline {
 /// Chrome trace event format, which ui.perfetto.dev opens.
 [[nodiscard]] std::string to_chrome_trace(const Timeline& timeline);
 
-/// A name beside a path that no file has: what is written there first can be renamed to it.
-[[nodiscard]] std::string free_name_beside(const std::string& path);
-
-/// Writes beside the target and renames, so that no partial file is ever seen; "-" is standard output.
+/// Writes a file whole or not at all (sim/record/output_file.hpp); "-" is standard output, and devices and pipes are written to.
 /// Throws ConfigError when the place cannot be written.
 void write_file(const std::string& path, const std::string& text);
 

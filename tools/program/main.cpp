@@ -10,6 +10,7 @@
 #include <boost/program_options.hpp>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <set>
@@ -138,6 +139,8 @@ constexpr const char* kLost = "standard output: error: cannot be written";
 }  // namespace
 
 int main(int argc, char** argv) {
+    // A file that grows beyond the limit of its size is an error of the write, which names the file.
+    (void)std::signal(SIGXFSZ, SIG_IGN);
     try {
         const int code = dispatch(argc, argv);
         // What a full disk or a closed device did not take would be lost without a word.

@@ -1,6 +1,7 @@
 // orrery sweep, table and merge.
 
 #include "sim/record/metric_table.hpp"
+#include "sim/record/output_file.hpp"
 #include "sim/record/summary.hpp"
 #include "tools/program/commands.hpp"
 #include "tools/program/outputs.hpp"
@@ -17,6 +18,7 @@
 #include <cmath>
 #include <filesystem>
 #include <iterator>
+#include <optional>
 
 namespace orrery::inline program {
 
@@ -60,32 +62,23 @@ int dry_run(const SweepSpec& sweep, const Terminal& terminal) {
 }
 
 std::string merge_into(const std::string& target, const std::vector<std::string>& parts) {
-    const bool exists = std::filesystem::exists(target);
-    // Beside and renamed: a merge that fails leaves no target behind.
-    const std::string beside = exists ? target : free_name_beside(target);
-    const auto remove = [&] {
-        for (const char* end : {"", "-wal", "-shm"}) {
-            std::error_code ignored;
-            std::filesystem::remove(beside + end, ignored);
-        }
-    };
+    // A new target is written beside and renamed: a merge that fails leaves none behind.
+    std::optional<PartFile> part;
+    if (!std::filesystem::exists(target)) {
+        part.emplace(target, std::vector<std::string>{"-wal", "-shm", "-journal"});
+    }
     std::size_t points = 0;
     bool complete = false;
-    try {
-        ResultStore store(beside, exists ? ResultStore::Mode::append : ResultStore::Mode::create);
-        for (const std::string& part : parts) {
-            store.merge(ResultStore(part, ResultStore::Mode::read));
+    {
+        ResultStore store(part ? part->path() : target, part ? ResultStore::Mode::resume : ResultStore::Mode::append);
+        for (const std::string& one : parts) {
+            store.merge(ResultStore(one, ResultStore::Mode::read));
         }
         store.each([&](const StoredPoint&, const PointResult&) { ++points; });
         complete = store.complete();
-    } catch (...) {
-        if (!exists) {
-            remove();
-        }
-        throw;
     }
-    if (!exists) {
-        std::filesystem::rename(beside, target);
+    if (part) {
+        part->keep();
     }
     return fmt::format("{}: {} points from {} databases{}", target, points, parts.size(),
                        complete ? "" : "; the sweep is not complete");
