@@ -112,3 +112,29 @@ TEST_CASE("expect: the program shows ticks and crosses first and ends with exit 
     CHECK_MESSAGE(table.text.find("expectations_failed") != std::string::npos, table.text);
     CHECK_MESSAGE(table.text.find(",1") != std::string::npos, table.text);
 }
+
+TEST_CASE("expect: a check tells an expectation of the scenario from a prediction that changed") {
+    const Folder folder;
+    const std::string bad = folder.file("bad.yaml", std::string(kRing) + "expect: {collective_time_s: \"< 1 us\"}\n");
+    const std::string baseline = folder.file("baseline.yaml");
+    REQUIRE(orrery_command("check " + baseline + " --update --scenario " + bad + " --reason first").code == 0);
+    const std::string junit = folder.file("j.xml");
+    const std::string summary = folder.file("s.md");
+    const std::string report = folder.file("r.html");
+    const Outcome out =
+        orrery_command(fmt::format("check {} --junit {} --summary {} --report {}", baseline, junit, summary, report));
+    CHECK(out.code == 1);
+    CHECK_MESSAGE(out.text.find("NOT AS EXPECTED") != std::string::npos, out.text);
+    CHECK_MESSAGE(out.text.find("the program itself computes something else") == std::string::npos, out.text);
+    CHECK_MESSAGE(out.text.find("gives what the baseline pins") != std::string::npos, out.text);
+    CHECK(read(junit).find("errors=\"0\"") != std::string::npos);
+    CHECK(read(junit).find("name=\"expect collective_time_s\"><failure message=") != std::string::npos);
+    CHECK(read(summary).find("not as expected") != std::string::npos);
+    CHECK(read(report).find("the program itself computes something else") == std::string::npos);
+    // A pinned value that is another: the program, or who edited the baseline.
+    std::string text = read(baseline);
+    const std::size_t at = text.find("collective_time_s: {value: ") + 27;
+    (void)folder.file("baseline.yaml", text.replace(at, text.find(',', at) - at, "1"));
+    const Outcome moved = orrery_command("check " + baseline);
+    CHECK_MESSAGE(moved.code == 1, moved.text);
+}

@@ -249,8 +249,26 @@ std::string Baseline::scenario_path() const {
     return (std::filesystem::path(path).parent_path() / scenario).string();
 }
 
-bool BaselineOutcome::passed() const {
+bool BaselineOutcome::as_pinned() const {
     return error.empty() && std::none_of(metrics.begin(), metrics.end(), fails);
+}
+
+bool BaselineOutcome::expectations_met() const {
+    return std::all_of(expectations.begin(), expectations.end(), [](const auto& one) { return one.met; });
+}
+
+std::string why_without_cause(const BaselineOutcome& outcome) {
+    if (outcome.passed() || !outcome.causes.empty()) {
+        return "";
+    }
+    return outcome.as_pinned() ? "the run gives what the baseline pins; the 'expect' of the scenario fails"
+                               : "no input changed: the program itself computes something else";
+}
+
+std::string expectation_line(const ExpectationOutcome& outcome) {
+    const Metric& metric = outcome.metric;
+    return fmt::format("{}: {}, expected {}", metric.name,
+                       metric.measured() ? fmt::format("{:.6g}", metric.value) : "not measured", outcome.expected);
 }
 
 Baseline load_baseline(const std::string& path) {
@@ -337,12 +355,7 @@ BaselineOutcome check_baseline(const Baseline& baseline, ModelCache& models) {
             }
             outcome.metrics.push_back(m);
         }
-        for (const ExpectationOutcome& one : out.summary.expectations) {
-            if (!one.met) {
-                outcome.error += fmt::format("{}{} is {:.6g}, expected {}", outcome.error.empty() ? "" : "; ",
-                                             one.metric.name, one.metric.value, one.expected);
-            }
-        }
+        outcome.expectations = out.summary.expectations;
     } catch (const InfeasibleError& error) {
         outcome.error = error.what();
     }
@@ -409,10 +422,14 @@ std::string cause_text(const Cause& cause) {
 std::string junit_xml(const std::vector<BaselineOutcome>& outcomes) {
     std::string out = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"orrery check\">\n";
     for (const BaselineOutcome& outcome : outcomes) {
-        const auto failures = std::count_if(outcome.metrics.begin(), outcome.metrics.end(), fails);
+        const auto failures = std::count_if(outcome.metrics.begin(), outcome.metrics.end(), fails) +
+                              std::count_if(outcome.expectations.begin(), outcome.expectations.end(),
+                                            [](const auto& one) { return !one.met; });
+        const std::size_t cases =
+            outcome.metrics.size() + outcome.expectations.size() + (outcome.error.empty() ? 0 : 1);
         const std::string suite = escaped(outcome.baseline.path);
-        out += fmt::format("  <testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" errors=\"{}\">\n", suite,
-                           std::max<std::size_t>(outcome.metrics.size(), 1), failures, outcome.error.empty() ? 0 : 1);
+        out += fmt::format("  <testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" errors=\"{}\">\n", suite, cases,
+                           failures, outcome.error.empty() ? 0 : 1);
         std::string causes;
         for (const Cause& cause : outcome.causes) {
             causes += "\n" + cause_text(cause);
@@ -428,6 +445,12 @@ std::string junit_xml(const std::vector<BaselineOutcome>& outcomes) {
             out += fails(m) ? fmt::format("><failure message=\"{}\">{}{}</failure></testcase>\n", text, text,
                                           escaped(causes))
                             : std::string("/>\n");
+        }
+        for (const ExpectationOutcome& one : outcome.expectations) {
+            const std::string text = escaped(expectation_line(one));
+            out += fmt::format("    <testcase classname=\"{}\" name=\"expect {}\"", suite, escaped(one.metric.name));
+            out += one.met ? std::string("/>\n")
+                           : fmt::format("><failure message=\"{0}\">{0}</failure></testcase>\n", text);
         }
         out += "  </testsuite>\n";
     }
@@ -451,6 +474,12 @@ std::string markdown_summary(const std::vector<BaselineOutcome>& outcomes) {
                 out += fmt::format("| {} | {} | {:.6g} | {} | {} | {} {} |\n", name, m.expected.name, m.expected.value,
                                    m.now_text(), m.change_text(),
                                    fails(m) ? ":x:" : ":white_check_mark:", verdict_name(m.verdict));
+            }
+        }
+        for (const ExpectationOutcome& one : outcome.expectations) {
+            if (!one.met) {
+                out += fmt::format("| {} | {} | {} | {:.6g} | | :x: not as expected |\n", name, one.metric.name,
+                                   one.expected, one.metric.value);
             }
         }
         for (const Cause& cause : outcome.causes) {

@@ -62,11 +62,15 @@ struct Cause {
 
 struct BaselineOutcome {
     Baseline baseline;
-    std::string error;  ///< the scenario did not run, or did not what it expects of itself: why
+    std::string error;  ///< why the scenario did not run; empty: it ran
     std::vector<MetricOutcome> metrics;
+    std::vector<ExpectationOutcome> expectations;  ///< what the scenario expects of itself, whatever the baseline says
     std::vector<Cause> causes;
     double seconds = 0;
-    [[nodiscard]] bool passed() const;
+    [[nodiscard]] bool passed() const { return as_pinned() && expectations_met(); }
+    /// Whether it ran and no metric of the baseline regressed.
+    [[nodiscard]] bool as_pinned() const;
+    [[nodiscard]] bool expectations_met() const;
 };
 
 /// Runs a baseline's scenario and compares. Throws ConfigError when the baseline or scenario cannot be read.
@@ -80,8 +84,10 @@ struct BaselineOutcome {
 /// A table in Markdown, as GitHub shows in the summary of a job.
 [[nodiscard]] std::string markdown_summary(const std::vector<BaselineOutcome>& outcomes);
 [[nodiscard]] std::string verdict_name(Verdict verdict);
-/// What is said of a failed baseline whose inputs are as they were.
-inline constexpr const char* kNoInputChanged = "no input changed: the program itself computes something else";
+/// What a failure without a changed input comes from; empty where there is none.
+[[nodiscard]] std::string why_without_cause(const BaselineOutcome& outcome);
+/// "ttft_s.p99: 3, expected < 2 s"
+[[nodiscard]] std::string expectation_line(const ExpectationOutcome& outcome);
 /// One line for people.
 [[nodiscard]] std::string cause_text(const Cause& cause);
 

@@ -4,6 +4,7 @@
 #include "tools/program/commands.hpp"
 #include "tools/program/error_codes.hpp"
 #include "tools/program/outputs.hpp"
+#include "tools/program/print_summary.hpp"
 #include "tools/program/terminal.hpp"
 #include "tools/report/report.hpp"
 
@@ -42,6 +43,11 @@ int update(const CommandLine& line, ModelCache& models) {
 
 std::string why_failed(const BaselineOutcome& outcome) {
     std::string out = outcome.error;
+    for (const ExpectationOutcome& one : outcome.expectations) {
+        if (!one.met) {
+            out += (out.empty() ? "" : "; ") + expectation_text(one);
+        }
+    }
     for (const MetricOutcome& m : outcome.metrics) {
         if (m.verdict == Verdict::regressed || !m.known()) {
             out += fmt::format("{}{}: expected {:.6g}, now {} ({})", out.empty() ? "" : "; ", m.expected.name,
@@ -62,13 +68,18 @@ void print(const std::vector<BaselineOutcome>& outcomes, const Terminal& termina
             rows.push_back({name, m.expected.name, fmt::format("{:.6g}", m.expected.value), m.now_text(),
                             m.change_text(), verdict_name(m.verdict)});
         }
+        for (const ExpectationOutcome& one : outcome.expectations) {
+            if (!one.met) {
+                rows.push_back({name, one.metric.name, one.expected, one_line(one.metric), "", "NOT AS EXPECTED"});
+            }
+        }
     }
     terminal.table({"baseline", "metric", "expected", "now", "change", "verdict"}, rows);
     for (const BaselineOutcome& outcome : outcomes) {
+        if (const std::string why = why_without_cause(outcome); !why.empty()) {
+            say("{}: {}\n", outcome.baseline.path, why);
+        }
         if (outcome.causes.empty()) {
-            if (!outcome.passed()) {
-                fmt::print("{}: {}\n", outcome.baseline.path, kNoInputChanged);
-            }
             continue;
         }
         terminal.heading(

@@ -20,6 +20,7 @@ std::string check_report(const std::vector<BaselineOutcome>& outcomes) {
     Json moves = Json::array();
     Json causes = Json::array();
     std::string worst;
+    std::string without_cause;
     for (const BaselineOutcome& outcome : outcomes) {
         const std::string name = std::filesystem::path(outcome.baseline.path).stem().string();
         if (!outcome.error.empty()) {
@@ -35,6 +36,16 @@ std::string check_report(const std::vector<BaselineOutcome>& outcomes) {
                                  {"text", fmt::format("{:+.3g} % ({})", 100 * m.change, verdict_name(m.verdict))},
                                  {"colour", m.verdict == Verdict::regressed ? "#d55e00" : "#009e73"}});
             }
+        }
+        for (const ExpectationOutcome& one : outcome.expectations) {
+            if (!one.met) {
+                const Metric& now = one.metric;
+                rows.push_back({name, now.name, nullptr, now.measured() ? Json(rounded(now.value)) : Json(), nullptr,
+                                nullptr, "NOT AS EXPECTED: " + one.expected});
+            }
+        }
+        if (without_cause.empty()) {
+            without_cause = why_without_cause(outcome);
         }
         for (const Cause& cause : outcome.causes) {
             causes.push_back(name + ": " + cause_text(cause));
@@ -58,10 +69,10 @@ std::string check_report(const std::vector<BaselineOutcome>& outcomes) {
                       {"title", "Metrics"},
                       {"columns", {"baseline", "metric", "expected", "now", "change, %", "tolerance, %", "verdict"}},
                       {"rows", rows}});
-    const std::string verdict =
-        passed == all ? "Every baseline holds."
-                      : fmt::format("{:.0f} of {:.0f} baselines regressed{}.", all - passed, all,
-                                    worst.empty() ? fmt::format("; {}", kNoInputChanged) : "; first cause: " + worst);
+    const std::string verdict = passed == all
+                                    ? "Every baseline holds."
+                                    : fmt::format("{:.0f} of {:.0f} baselines do not hold{}.", all - passed, all,
+                                                  worst.empty() ? "; " + without_cause : "; first cause: " + worst);
     return page("Baselines", "orrery check", verdict, blocks);
 }
 
