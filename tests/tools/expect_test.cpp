@@ -113,6 +113,19 @@ TEST_CASE("expect: the program shows ticks and crosses first and ends with exit 
     CHECK_MESSAGE(table.text.find(",1") != std::string::npos, table.text);
 }
 
+TEST_CASE("expect: with --quiet and beside JSON a failed expectation is an error at its line") {
+    const Folder folder;
+    const std::string bad =
+        folder.file("bad.yaml", std::string(kRing) + "expect:\n  collective_time_s: \"< 1 us\"\n  events: \">= 1\"\n");
+    const Outcome quiet = orrery_command("run " + bad + " --quiet");
+    CHECK(quiet.code == 1);
+    CHECK_MESSAGE(quiet.text.rfind(bad + ":6:22: error: collective_time_s is ", 0) == 0, quiet.text);
+    CHECK_MESSAGE(quiet.text.find("expected < 1 us") != std::string::npos, quiet.text);
+    CHECK(quiet.text.find("events") == std::string::npos);
+    const Outcome json = shell_command("( " + orrery_program() + " run " + bad + " --json - 2>&1 >/dev/null )");
+    CHECK_MESSAGE(json.text.find("expected < 1 us") != std::string::npos, json.text);
+}
+
 TEST_CASE("expect: a check tells an expectation of the scenario from a prediction that changed") {
     const Folder folder;
     const std::string bad = folder.file("bad.yaml", std::string(kRing) + "expect: {collective_time_s: \"< 1 us\"}\n");

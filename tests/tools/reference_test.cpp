@@ -69,6 +69,15 @@ TEST_CASE("help tells of a kind and of a key, and leads to what was meant") {
     CHECK(orrery_command("help serving engine.router").text.find("round-robin") != std::string::npos);
     CHECK(orrery_command("help sweep axes").text.find("keys of the scenario") != std::string::npos);
     CHECK(orrery_command("help sweep").text.find("usage: orrery sweep") != std::string::npos);
+    for (const std::string& kind : scenario_kind_names()) {
+        const Outcome expect = orrery_command("help " + kind + " expect");
+        CHECK_MESSAGE(expect.code == 0, expect.text);
+        CHECK_MESSAGE(expect.text.find("bounds of metrics") != std::string::npos, expect.text);
+        CHECK_MESSAGE(scenario_schema(static_cast<ScenarioKind>(&kind - scenario_kind_names().data()), data())
+                              .find("bounds of metrics") != std::string::npos,
+                      kind);
+    }
+    CHECK(orrery_command("manual 5").text.find("bounds of metrics") != std::string::npos);
     const std::vector<std::pair<const char*, const char*>> wrong = {
         {"help training tp", "it is 'plan.tensor' here"}, {"help training plan.tensr", "did you mean 'plan.tensor'?"},
         {"help training tensor", "there is plan.tensor"}, {"help run plan.tensor", "'run' has no keys"},

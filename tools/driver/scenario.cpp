@@ -6,6 +6,7 @@
 #include "sim/base/input_file.hpp"
 #include "sim/base/random.hpp"
 #include "sim/device/power.hpp"
+#include "tools/driver/expect_key.hpp"
 #include "tools/driver/given_faults.hpp"
 #include "tools/driver/kind.hpp"
 #include "tools/driver/scenario_checks.hpp"
@@ -27,8 +28,6 @@ namespace orrery::inline driver {
 
 namespace {
 
-// Bounds of metrics by name: no fields, as their names are those of metrics.
-constexpr const char* kExpect = "expect";
 constexpr const char* kSchemaVersionDoc = "version of the scenario language; this is 1";
 
 // FNV over the resolved text, as sixteen hexadecimal digits.
@@ -479,8 +478,7 @@ std::string scenario_schema(ScenarioKind kind, const DataDirectory& data) {
     list_names(schema, data);
     schema["properties"][kExpect] = {
         {"type", "object"},
-        {"description",
-         "bounds of metrics of the run, such as ttft_s.p99: \"< 2 s\"; exit code 1 when one is not kept"},
+        {"description", kExpectDoc},
         {"additionalProperties", {{"type", nlohmann::ordered_json::array({"string", "object"})}}}};
     nlohmann::ordered_json out = {{"$schema", kSchemaDialect}, {"title", "Orrery scenario of kind " + name}};
     out.update(schema);

@@ -65,13 +65,18 @@ void say_cost(const Scenario& scenario, const CommandLine& line) {
                too_much ? ", more than the --memory-limit of " + size(limit) : "");
 }
 
-// Failed expectations as annotations where they are asked for; the exit code.
-int report_failed(const Scenario& scenario, const Summary& summary, OutputFormat format) {
+// Failed expectations as errors at their lines where nothing else shows them, or as annotations; the exit code.
+int report_failed(const Scenario& scenario, const Summary& summary, OutputFormat format, bool shown) {
     for (std::size_t i = 0; i < summary.expectations.size(); ++i) {
         const ExpectationOutcome& one = summary.expectations[i];
-        if (!one.met && format == OutputFormat::github) {
-            fmt::print(stderr, "{}\n",
-                       github_annotation(scenario.expect[i].mark.error(expectation_text(one)), "expectation"));
+        if (one.met) {
+            continue;
+        }
+        const Diagnostic failed = scenario.expect[i].mark.error(expectation_text(one));
+        if (format == OutputFormat::github) {
+            say(stderr, "{}\n", github_annotation(failed, "expectation"));
+        } else if (!shown) {
+            say(stderr, "{}\n", failed.to_string());
         }
     }
     return summary.failed() > 0 ? 1 : 0;
@@ -147,11 +152,12 @@ int run_once(const CommandLine& line, const DataDirectory& data, std::vector<std
     if (line.has("json")) {
         write_output(line, "json", to_json(out.summary, line.has("host")));
     }
-    if (!line.quiet() && line.text("json") != "-") {
+    const bool shown = !line.quiet() && line.text("json") != "-";
+    if (shown) {
         print_expectations(out.summary);
         print_summary(terminal, out.summary);
     }
-    return report_failed(scenario, out.summary, output_format(line.text("output-format")));
+    return report_failed(scenario, out.summary, output_format(line.text("output-format")), shown);
 }
 
 int command_run(const CommandLine& line, const DataDirectory& data) {

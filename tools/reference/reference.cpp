@@ -1,6 +1,8 @@
 #include "tools/reference/reference.hpp"
 
 #include "sim/config/synonyms.hpp"
+#include "tools/driver/expect_key.hpp"
+#include "tools/driver/kind.hpp"
 #include "tools/sweep/sweep_spec.hpp"
 
 #include <fmt/format.h>
@@ -201,6 +203,16 @@ ConfigError no_such_key(const std::string& kind, const std::string& key, const s
                                    hint.empty() ? fmt::format("; 'orrery help {}' lists them", kind) : hint));
 }
 
+// Its keys are metrics, which `orrery run` names; fields describe all others.
+KeyReference expect_reference(const KindRow& kind) {
+    KeyReference row;
+    row.path = kExpect;
+    row.doc = kExpectDoc;
+    row.type = "map of metrics to bounds";
+    row.example = fmt::format("{{{}: \"< 10 s\"}}", kind.headline);  // the headline of every kind is a time
+    return row;
+}
+
 }  // namespace
 
 std::vector<std::string> reference_kinds() {
@@ -222,6 +234,7 @@ std::vector<KeyReference> reference_of_kind(const std::string& kind, const DataD
         rows = reference_of([&](Fields& fields) { describe(fields, scenario); });
         // A job has the keys of its own kind, which have a reference of their own.
         std::erase_if(rows, [](const KeyReference& row) { return row.path.rfind("jobs[].scenario.", 0) == 0; });
+        rows.push_back(expect_reference(row_of(scenario.kind)));
     }
     const Examples examples = shipped_examples(kind, data);
     for (KeyReference& row : rows) {
