@@ -151,3 +151,23 @@ TEST_CASE("expect: a check tells an expectation of the scenario from a predictio
     const Outcome moved = orrery_command("check " + baseline);
     CHECK_MESSAGE(moved.code == 1, moved.text);
 }
+
+TEST_CASE("expect: a run writes its expectations as JUnit, and why there was no run") {
+    const Folder folder;
+    const std::string junit = folder.file("j.xml");
+    const std::string bad =
+        folder.file("bad.yaml", std::string(kRing) + "expect: {collective_time_s: \"< 1 us\", events: \">= 1\"}\n");
+    CHECK(orrery_command(fmt::format("run {} --quiet --junit {}", bad, junit)).code == 1);
+    const std::string text = read(junit);
+    CHECK_MESSAGE(text.find("<testsuites name=\"orrery run\">") != std::string::npos, text);
+    CHECK_MESSAGE(text.find("tests=\"2\" failures=\"1\" errors=\"0\"") != std::string::npos, text);
+    CHECK_MESSAGE(text.find("name=\"expect events\"/>") != std::string::npos, text);
+    CHECK_MESSAGE(text.find("<failure message=\"collective_time_s: ") != std::string::npos, text);
+    const std::string bare = folder.file("bare.yaml", kRing);
+    const Outcome none = orrery_command(fmt::format("run {} --junit {}", bare, junit));
+    CHECK(none.code == 2);
+    CHECK_MESSAGE(none.text.find("--junit writes what became of 'expect'") != std::string::npos, none.text);
+    const std::string large = folder.file("large.yaml", std::string(kSmallTraining) + "expect: {mfu: \"> 1 %\"}\n");
+    CHECK(orrery_command(fmt::format("run {} --set plan.tensor=4 --quiet --junit {}", large, junit)).code == 3);
+    CHECK_MESSAGE(read(junit).find("errors=\"1\"") != std::string::npos, read(junit));
+}

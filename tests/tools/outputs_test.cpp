@@ -224,6 +224,7 @@ TEST_CASE("an output goes over an earlier output of its kind, and over no other 
         "run " + network + " --quiet --trace",
         "run " + network + " --quiet --report",
         "run " + network + " --quiet --resolved",
+        "run " + network + " --quiet --junit",
         "run " + network + " --quiet --ports",
         "run " + network + " --quiet --queues",
         "run " + network + " --quiet --flows",

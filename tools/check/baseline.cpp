@@ -419,8 +419,9 @@ std::string cause_text(const Cause& cause) {
     return text;
 }
 
-std::string junit_xml(const std::vector<BaselineOutcome>& outcomes) {
-    std::string out = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"orrery check\">\n";
+std::string junit_xml(const std::vector<BaselineOutcome>& outcomes, const std::string& command) {
+    std::string out =
+        fmt::format("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"orrery {}\">\n", command);
     for (const BaselineOutcome& outcome : outcomes) {
         const auto failures = std::count_if(outcome.metrics.begin(), outcome.metrics.end(), fails) +
                               std::count_if(outcome.expectations.begin(), outcome.expectations.end(),

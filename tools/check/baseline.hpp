@@ -79,8 +79,8 @@ struct BaselineOutcome {
 /// The baseline with the values and inputs of this version.
 [[nodiscard]] Baseline updated(Baseline baseline, ModelCache& models, const std::string& reason);
 
-/// JUnit XML: one suite a baseline, one case a metric.
-[[nodiscard]] std::string junit_xml(const std::vector<BaselineOutcome>& outcomes);
+/// JUnit XML: one suite per baseline, one case per metric and per expectation. `command`: which one of the program it is of.
+[[nodiscard]] std::string junit_xml(const std::vector<BaselineOutcome>& outcomes, const std::string& command = "check");
 /// A table in Markdown, as GitHub shows in the summary of a job.
 [[nodiscard]] std::string markdown_summary(const std::vector<BaselineOutcome>& outcomes);
 [[nodiscard]] std::string verdict_name(Verdict verdict);

@@ -148,6 +148,7 @@ const std::vector<CommandSpec>& command_table() {
           writes("queues", "FILE.csv", "packet fidelity: queues over time, every network.queue_samples"),
           kReport,
           writes("resolved", "FILE", "write the scenario with all presets expanded"),
+          writes("junit", "FILE", "write what became of the scenario's 'expect' as JUnit XML"),
           {"watch", "", "run again whenever the scenario or a file that it reads changes, until Ctrl-C"}},
          {"orrery run scenarios/training/gpt3-175b-1024xA100.yaml",
           "orrery run scenarios/training/gpt3-175b-1024xA100.yaml --set plan.tensor=4 --set plan.pipeline=32 --json -",

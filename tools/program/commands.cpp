@@ -82,6 +82,16 @@ int report_failed(const Scenario& scenario, const Summary& summary, OutputFormat
     return summary.failed() > 0 ? 1 : 0;
 }
 
+// The expectations of a run as `orrery check` writes those of baselines. `error`: why there was no run.
+void write_junit(const CommandLine& line, const std::vector<ExpectationOutcome>& expectations,
+                 const std::string& error = {}) {
+    BaselineOutcome outcome;
+    outcome.baseline.path = line.arguments[0];
+    outcome.expectations = expectations;
+    outcome.error = error;
+    write_output(line, "junit", junit_xml({outcome}, "run"));
+}
+
 // Returns the exit code, and in `files` what the scenario reads.
 int run_once(const CommandLine& line, const DataDirectory& data, std::vector<std::string>& files) {
     const Scenario scenario = load_scenario(line.arguments[0], line.overrides(), data);
@@ -94,6 +104,9 @@ int run_once(const CommandLine& line, const DataDirectory& data, std::vector<std
     options.requests = line.has("requests");
     if (options.requests && !row_of(scenario.kind).requests) {
         throw ConfigError("--requests lists what a serving scenario served; this is another kind");
+    }
+    if (line.has("junit") && scenario.expect.empty()) {
+        throw ConfigError("--junit writes what became of 'expect', which this scenario does not have");
     }
     options.messages = line.has("flows");
     if (options.messages && !row_of(scenario.kind).network.flows) {
@@ -112,8 +125,20 @@ int run_once(const CommandLine& line, const DataDirectory& data, std::vector<std
     say_cost(scenario, line);
     Progress progress(terminal, "simulating");
     options.progress = [&](double fraction) { progress.update(fraction); };
-    const RunOutput out = run(scenario, models, options);
+    const RunOutput out = [&] {
+        try {
+            return run(scenario, models, options);
+        } catch (const InfeasibleError& error) {
+            if (line.has("junit")) {
+                write_junit(line, {}, error.what());
+            }
+            throw;
+        }
+    }();
     progress.finish();
+    if (line.has("junit")) {
+        write_junit(line, out.summary.expectations);
+    }
     if (options.requests) {
         write_output(line, "requests", requests_csv(out.requests, scenario.requests.names_adapters()));
     }
