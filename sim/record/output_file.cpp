@@ -1,6 +1,7 @@
 #include "sim/record/output_file.hpp"
 
 #include "sim/base/error.hpp"
+#include "sim/base/signals.hpp"
 #include "sim/record/summary.hpp"
 
 #include <fcntl.h>
@@ -8,10 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
-#include <atomic>
 #include <cerrno>
-#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -21,63 +19,6 @@ namespace orrery::inline record {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Paths that a signal removes. A handler may neither lock nor allocate: it finds them in fixed places.
-struct Slot {
-    std::atomic<const char*> path{nullptr};
-    pid_t owner = 0;  ///< a child process has no part in its parent's files
-};
-constexpr std::size_t kSlots = 32;
-std::array<Slot, kSlots>& slots() {
-    static std::array<Slot, kSlots> all;
-    return all;
-}
-
-extern "C" void remove_parts(int signal) {
-    const pid_t self = getpid();
-    for (Slot& slot : slots()) {
-        const char* path = slot.path.load();
-        if (path != nullptr && slot.owner == self) {
-            (void)unlink(path);
-        }
-    }
-    // As the signal would have ended the process: who waits for it sees which one it was.
-    struct sigaction otherwise {};
-    otherwise.sa_handler = SIG_DFL;
-    (void)sigaction(signal, &otherwise, nullptr);
-    (void)raise(signal);
-}
-
-void watch_signals() {
-    for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
-        struct sigaction before {};
-        if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_DFL) {  // nohup ignores SIGHUP
-            struct sigaction action {};
-            action.sa_handler = remove_parts;
-            (void)sigaction(signal, &action, nullptr);
-        }
-    }
-}
-
-void note_part(const std::string& path) {
-    watch_signals();
-    for (Slot& slot : slots()) {
-        const char* none = nullptr;
-        if (slot.path.load() == nullptr) {
-            slot.owner = getpid();
-            if (slot.path.compare_exchange_strong(none, path.c_str())) {
-                return;
-            }
-        }
-    }
-}
-
-void forget_part(const std::string& path) {
-    for (Slot& slot : slots()) {
-        const char* own = path.c_str();
-        (void)slot.path.compare_exchange_strong(own, nullptr);
-    }
-}
 
 // The file that a path leads to, which need not exist.
 std::string behind_links(const std::string& path) {
@@ -132,7 +73,7 @@ PartFile::PartFile(const std::string& target, const std::vector<std::string>& co
         all_.push_back(path_ + end);
     }
     for (const std::string& path : all_) {
-        note_part(path);
+        remove_at_signal(path);
     }
 }
 
@@ -153,7 +94,7 @@ void PartFile::remove_all() {
         if (!kept_ || path != path_) {
             (void)unlink(path.c_str());
         }
-        forget_part(path);
+        forget_at_signal(path);
     }
 }
 

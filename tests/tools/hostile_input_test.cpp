@@ -544,6 +544,8 @@ TEST_CASE("more memory than --memory-limit ends with 3, and a long run says so b
                                   "collective: {size: 64 GiB}\nnetwork: {fidelity: packet}\n"));
     CHECK_MESSAGE(said.text.find("of memory for ") != std::string::npos, said.text);
     CHECK_MESSAGE(said.text.find("\nsimulating: 2 s, ") != std::string::npos, said.text);
+    CHECK_MESSAGE(said.text.find("\norrery: interrupted: simulating: ") != std::string::npos, said.text);
+    CHECK_MESSAGE(said.text.find("no output was written") != std::string::npos, said.text);
 }
 
 TEST_CASE("text of files reaches the terminal spelt out and cut") {

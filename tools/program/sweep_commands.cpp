@@ -173,6 +173,8 @@ int command_sweep(const CommandLine& line, const DataDirectory& data) {
         throw ConfigError(fmt::format("--timeout: {}", problem.empty() ? "must be above 0 s" : problem));
     }
     Progress progress(terminal, "simulating points");
+    progress.resume_with(
+        fmt::format("finished points are kept in {}; the same command with --resume continues", options.database));
     options.progress = [&](double fraction) { progress.update(fraction); };
     const SweepCounts counts = run_sweep(sweep, data, options);
     progress.finish();

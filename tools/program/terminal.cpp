@@ -1,6 +1,7 @@
 #include "tools/program/terminal.hpp"
 
 #include "sim/base/error.hpp"
+#include "sim/base/signals.hpp"
 #include "sim/base/text.hpp"
 #include "sim/config/units.hpp"
 
@@ -236,6 +237,7 @@ std::string duration_text(double seconds) {
 Progress::Progress(const Terminal& terminal, std::string label)
     : style_(terminal.progress()), label_(std::move(label)) {
     if (style_ != ProgressStyle::none) {
+        prepare_for_interrupt();
         thread_ = std::thread([this] { show_until_finished(); });
     }
 }
@@ -250,6 +252,20 @@ void Progress::update(double fraction) {
 void Progress::note(const std::string& text) {
     const std::lock_guard lock(mutex_);
     note_ = text;
+    prepare_for_interrupt();
+}
+
+void Progress::resume_with(const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    resume_ = text;
+    prepare_for_interrupt();
+}
+
+void Progress::prepare_for_interrupt() const {
+    if (style_ != ProgressStyle::none && !finished_) {
+        say_at_interrupt(fmt::format("\norrery: interrupted: {}\norrery: {}\n", printable(text(), kLongestText),
+                                     resume_.empty() ? "no output was written" : printable(resume_, kLongestText)));
+    }
 }
 
 void Progress::finish() {
@@ -262,6 +278,7 @@ void Progress::finish() {
     }
     ends_.notify_one();
     thread_.join();
+    say_at_interrupt("");
     if (shown_ && style_ == ProgressStyle::in_place) {
         fmt::print(stderr, "\r{:78}\r", "");
     }
@@ -273,6 +290,7 @@ void Progress::show_until_finished() {
     std::unique_lock lock(mutex_);
     while (!ends_.wait_for(lock, wait, [this] { return finished_; })) {
         show();
+        prepare_for_interrupt();
         const auto passed = std::chrono::duration_cast<milliseconds>(Clock::now() - started_);
         wait = style_ == ProgressStyle::in_place ? milliseconds(500) : std::min(passed, milliseconds(60'000));
     }

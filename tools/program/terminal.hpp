@@ -63,7 +63,7 @@ void say(fmt::format_string<Args...> text, Args&&... args) {
 [[nodiscard]] std::string duration_text(double seconds);
 
 /// Progress on standard error of work that takes two seconds or more, under a label that says which work it is: what share is done and
-/// how long the rest takes, or how long it has taken where the share is not known. Lines come at 2, 4, 8, ... s and then each minute.
+/// how long the rest takes, or how long it has taken where the share is not known. Lines come at 2, 4, 8, ... s and then each minute. Ctrl-C prints the last state and that nothing else was written.
 class Progress {
   public:
     Progress(const Terminal& terminal, std::string label);
@@ -74,6 +74,8 @@ class Progress {
     void update(double fraction);
     /// The best result so far, say, which is shown beside the rest.
     void note(const std::string& text);
+    /// How what is done can be continued: printed after Ctrl-C.
+    void resume_with(const std::string& text);
     /// Clears the line; nothing is shown afterwards.
     void finish();
 
@@ -82,6 +84,7 @@ class Progress {
     void show_until_finished();
     void show();
     [[nodiscard]] std::string text() const;
+    void prepare_for_interrupt() const;
 
     ProgressStyle style_;
     std::string label_;
@@ -91,6 +94,7 @@ class Progress {
     std::condition_variable ends_;
     double fraction_ = 0;
     std::string note_;
+    std::string resume_;
     bool finished_ = false;
     std::thread thread_;  ///< last: it reads the others
 };
