@@ -138,12 +138,12 @@ double GivenStep::of_table(double sequences, double context) const {
                         sequences, context, sequences_.back(), contexts_.back()));
     }
     const auto [row, down] = between(sequences_, sequences);
-    const auto [column, along] = between(contexts_, context);
-    const auto in_row = [&](std::size_t i) {
+    const auto of_row = [&, place = between(contexts_, context)](std::size_t i) {
+        const auto [column, along] = place;
         const double* at = &seconds_[i * contexts_.size() + column];
         return along > 0 ? at[0] + along * (at[1] - at[0]) : at[0];
     };
-    return down > 0 ? in_row(row) + down * (in_row(row + 1) - in_row(row)) : in_row(row);
+    return down > 0 ? of_row(row) + down * (of_row(row + 1) - of_row(row)) : of_row(row);
 }
 
 StepWork GivenStep::work(const Batch& batch) {
