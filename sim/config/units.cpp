@@ -6,6 +6,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <tuple>
 
 namespace orrery::inline config {
 
@@ -210,6 +211,16 @@ std::string pretty_quantity(double value, Dimension dimension) {
     }
     if (dimension == Dimension::fraction) {
         return fmt::format("{:.4g} %", value * 100);
+    }
+    if (dimension == Dimension::time) {
+        // From where a number of the smaller unit is harder to grasp: 600 s are 10 min, 5,400 s are 90 min.
+        constexpr std::tuple<double, double, const char*> kLong[] = {
+            {259'200, 86'400, "d"}, {10'800, 3600, "h"}, {600, 60, "min"}};
+        for (const auto& [from, factor, name] : kLong) {
+            if (std::abs(value) >= from && std::isfinite(value)) {
+                return fmt::format("{:.4g} {}", value / factor, name);
+            }
+        }
     }
     const Unit* best = nullptr;
     for (const Unit& unit : kUnits) {

@@ -20,7 +20,7 @@ enum class Dimension { time, bytes, rate, flops, frequency, power, fraction, num
 [[nodiscard]] bool parse_number(std::string_view text, double& value);
 /// "2.5e-06 s" in base units with 17 significant digits, so that it reads back exactly.
 [[nodiscard]] std::string format_quantity(double value, Dimension dimension);
-/// For people: "400 Gb/s", "80 GiB", "1.5 us".
+/// For people, with four digits: "400 GB/s", "80 GiB", "1.5 us", "84.6 min".
 [[nodiscard]] std::string pretty_quantity(double value, Dimension dimension);
 
 }  // namespace orrery::inline config

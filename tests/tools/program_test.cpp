@@ -4,6 +4,7 @@
 #include "tests/support/command.hpp"
 #include "tests/support/support.hpp"
 #include "tools/program/terminal.hpp"
+#include "tools/report/page.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -28,6 +29,23 @@ TEST_CASE("what is no number is printed as not known, and never as nan") {
     CHECK(duration_text(7200) == "2 h");
     CHECK(pretty_quantity(-nan, Dimension::time) == "not known");
     CHECK(pretty_quantity(nan, Dimension::fraction) == "not known");
+}
+
+TEST_CASE("numbers for people have four or five digits and a prefix or a unit of their size") {
+    CHECK(pretty_quantity(599.9, Dimension::time) == "599.9 s");
+    CHECK(pretty_quantity(5074, Dimension::time) == "84.57 min");
+    CHECK(pretty_quantity(5.184e6, Dimension::time) == "60 d");
+    CHECK(pretty_quantity(36'000, Dimension::time) == "10 h");
+    CHECK(report::value_text(445'123, "1/s") == "445.1k/s");
+    CHECK(report::value_text(8123.4, "1/s") == "8123.4/s");
+    CHECK(report::value_text(273'400, "W") == "273.4 kW");
+    CHECK(report::value_text(1.3503e13, "J") == "13.5 TJ");
+    CHECK(report::value_text(0.0947, "J") == "0.0947 J");
+    CHECK(report::value_text(16'760'832, "packets") == "16.76M");
+    CHECK(report::value_text(2'015'808, "tokens") == "2.016M tokens");
+    CHECK(report::value_text(706'900, "1") == "706900");
+    CHECK(report::value_text(5.68201e12, "B") == "5.168 TiB");
+    CHECK(report::value_text(337.334738, "TFLOP/s") == "337.33 TFLOP/s");
 }
 
 TEST_CASE("bad input exits with 2, the place and what to do, and writes no file") {

@@ -3,6 +3,7 @@
 #include "tools/plan/serving_search.hpp"
 #include "tools/program/outputs.hpp"
 #include "tools/program/terminal.hpp"
+#include "tools/report/page.hpp"
 #include "tools/sweep/worker_pool.hpp"
 
 #include <fmt/format.h>
@@ -43,10 +44,6 @@ std::string rule(const CapacityOptions& options) {
     return options.percentile > 0
                ? fmt::format("the {:g}th percentile of each limited metric is within its limit", options.percentile)
                : fmt::format("{:g} % of the requests meet all limits", 100 * options.attainment);
-}
-
-std::string milliseconds(double seconds) {
-    return fmt::format("{:.4g} ms", seconds * 1e3);
 }
 
 std::string capacity_json(const Capacity& capacity, const Scenario& scenario, double usd) {
@@ -101,8 +98,8 @@ std::vector<std::string> row_of(const RankedServing& plan, std::size_t rank, con
             fmt::format("{:.4g}", plan.rate),
             fmt::format("{:+.1f} %", 100 * (plan.rate / best.rate - 1)),
             fmt::format("{:.4g}", plan.rate_per_gpu),
-            milliseconds(plan.ttft),
-            milliseconds(plan.tbt),
+            report::seconds_text(plan.ttft),
+            report::seconds_text(plan.tbt),
             plan.usd_per_million > 0 ? fmt::format("{:.3g}", plan.usd_per_million) : "-",
             describe_serving(plan.engine),
             plan.limit};
@@ -135,9 +132,9 @@ int command_capacity(const CommandLine& line, const DataDirectory& data) {
     std::vector<std::vector<std::string>> rows;
     for (const CapacityTrial& trial : capacity.trials) {
         rows.push_back({fmt::format("{:.4g}", trial.rate), trial.within ? "yes" : "no",
-                        fmt::format("{:.1f} %", 100 * trial.attainment), milliseconds(trial.ttft),
-                        milliseconds(trial.tpot), milliseconds(trial.tbt), fmt::format("{:.0f}", trial.output_tokens),
-                        trial.limit});
+                        fmt::format("{:.1f} %", 100 * trial.attainment), report::seconds_text(trial.ttft),
+                        report::seconds_text(trial.tpot), report::seconds_text(trial.tbt),
+                        fmt::format("{:.0f}", trial.output_tokens), trial.limit});
     }
     const std::string at = options.percentile > 0 ? fmt::format("p{:g}", options.percentile) : "p99";
     terminal.heading(fmt::format("rates tried, around the capacity with {} seed{}: {}", options.seeds,

@@ -18,16 +18,10 @@ std::string one_line(const Metric& metric) {
         return metric.value > 0 ? "yes" : "no";
     }
     const bool counts = metric.name == "messages" || metric.name.find("slowdown.") != std::string::npos;
-    if (metric.unit == "1" && metric.value <= 1 && metric.value >= 0 && !counts) {
-        return fmt::format("{:.2f} %", metric.value * 100);
+    if (metric.unit == "1" && metric.value <= 1 && metric.value >= 0) {
+        return counts ? fmt::format("{:.5g}", metric.value) : fmt::format("{:.2f} %", metric.value * 100);
     }
-    if (metric.unit == "s") {
-        return pretty_quantity(metric.value, Dimension::time);
-    }
-    if (metric.unit == "1" || metric.unit == "B") {
-        return fmt::format("{:.6g}{}", metric.value, metric.unit == "B" ? " B" : "");
-    }
-    return fmt::format("{:.5g} {}", metric.value, metric.unit == "1/s" ? "/s" : metric.unit);
+    return report::value_text(metric.value, metric.unit);
 }
 
 namespace {

@@ -7,8 +7,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cmath>
-#include <tuple>
+#include <utility>
 
 namespace orrery::report {
 
@@ -20,14 +21,15 @@ void replace(std::string& text, const std::string& mark, std::string_view by) {
     text.replace(at, mark.size(), by);
 }
 
-// 101140 as "101,140".
-std::string grouped(double value) {
-    std::string digits = fmt::format("{:.0f}", value);
-    for (std::size_t at = digits.size(); at > 3 && digits[at - 4] != '-';) {
-        at -= 3;
-        digits.insert(at, ",");
+// From `least` on with k, M, G, T or P, before which `space` stands: "445.1k", "273.4 k".
+std::string with_prefix(double value, double least, const char* space) {
+    constexpr std::pair<double, char> kPrefixes[] = {{1e15, 'P'}, {1e12, 'T'}, {1e9, 'G'}, {1e6, 'M'}, {1e3, 'k'}};
+    for (const auto& [factor, prefix] : kPrefixes) {
+        if (std::abs(value) >= std::max(least, factor) && std::isfinite(value)) {
+            return fmt::format("{:.4g}{}{}", value / factor, space, prefix);
+        }
     }
-    return digits;
+    return fmt::format("{:.5g}{}", value, space);
 }
 
 }  // namespace
@@ -61,13 +63,6 @@ double rounded(double value) {
 }
 
 std::string seconds_text(double seconds) {
-    // Campaigns take days.
-    constexpr double kHour = 3600;
-    for (const auto& [unit, size, from] : {std::tuple{"d", 24 * kHour, 72 * kHour}, {"h", kHour, 3 * kHour}}) {
-        if (std::abs(seconds) >= from) {
-            return fmt::format("{:.4g} {}", seconds / size, unit);
-        }
-    }
     // Less than half a picosecond is the rounding of a sum: nothing simulated is as short.
     return pretty_quantity(std::abs(seconds) < 0.5e-12 ? 0 : seconds, Dimension::time);
 }
@@ -85,12 +80,23 @@ std::string value_text(double value, const std::string& unit) {
     if (unit == "1" && value >= 0 && value <= 1) {
         return fmt::format("{:.4g} %", 100 * value);
     }
-    const std::string number = std::abs(value) >= 1e5 || (std::abs(value) >= 1e4 && value == std::floor(value))
-                                   ? grouped(value)
-                                   : fmt::format("{:.5g}", value);
-    // Counts say in their names what they count.
-    const bool counted = unit == "requests" || unit == "iterations" || unit == "preemptions" || unit == "packets";
-    return fmt::format("{}{}", number, unit == "1" || counted ? "" : unit == "1/s" ? " /s" : " " + unit);
+    if (unit == "W" || unit == "J") {
+        return with_prefix(value, 1e4, " ") + unit;
+    }
+    if (unit == "1/s") {
+        return with_prefix(value, 1e5, "") + "/s";
+    }
+    for (const char* measured : {"GiB", "TFLOP/s", "Gb/s", "kWh", "USD", "per week", "1/J"}) {
+        if (unit == measured) {
+            return fmt::format("{:.5g} {}", value, unit);
+        }
+    }
+    const bool whole = value == std::floor(value) && std::abs(value) < 1e6;
+    const std::string count = whole ? fmt::format("{:.0f}", value) : with_prefix(value, 1e6, "");
+    // Some counts say in their names what they count.
+    const bool named =
+        unit == "1" || unit == "requests" || unit == "iterations" || unit == "preemptions" || unit == "packets";
+    return named ? count : count + " " + unit;
 }
 
 }  // namespace orrery::report
