@@ -50,7 +50,7 @@ std::uint32_t Routing::weighted_spine(std::uint32_t leaf, std::uint32_t to_leaf,
 // Adaptive topologies choose between the short way and a detour by what waits on the first link of each, times the links of
 // the way: UGAL with local information, Kim, Dally, Scott, Abts, "Technology-Driven, Highly-Scalable Dragonfly Topology", ISCA
 // 2008, section 4.1.
-std::uint32_t Routing::first_link(std::uint32_t at, std::uint32_t to, Packet& p) const {
+std::uint32_t Routing::first_link(std::uint32_t at, std::uint32_t to, Packet& p) {
     const RoutedTopology& topology = *setup_.routed;
     if (topology.adaptive() && p.kind == PacketKind::data) {
         const auto cost = [&](std::uint32_t entropy) {
@@ -60,7 +60,18 @@ std::uint32_t Routing::first_link(std::uint32_t at, std::uint32_t to, Packet& p)
         const std::uint32_t direct = p.path & ~1U;
         p.path = cost(direct) <= cost(p.path | 1U) + setup_.full ? direct : p.path | 1U;
     }
-    return setup_.base[kTreeKinds] + topology.next_link(at, to, p.path);
+    return further_link(at, to, p);
+}
+
+// Acknowledgements would take turns away from data, in step with it: they follow their entropy.
+std::uint32_t Routing::further_link(std::uint32_t at, std::uint32_t to, const Packet& p) {
+    const RoutedTopology& topology = *setup_.routed;
+    if (turns_.empty() || p.kind != PacketKind::data) {
+        return setup_.base[kTreeKinds] + topology.next_link(at, to, p.path);
+    }
+    // Each destination begins elsewhere, so that first packets do not all take the first link.
+    const std::uint32_t turn = turns_[std::size_t{at} * topology.switches() + to]++;
+    return setup_.base[kTreeKinds] + topology.link_in_turn(at, to, turn + at + to);
 }
 
 // A core switch that joins both pods over live links, `core` or the next one; `core` if there is none.

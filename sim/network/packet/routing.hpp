@@ -14,7 +14,11 @@ namespace orrery::inline network::packet {
 class Routing {
   public:
     Routing(const Setup& setup, Ports& ports, PathChooser& chooser)
-        : setup_(setup), ports_(ports), chooser_(chooser), known_(setup.path_needs.weighted ? ports.size() : 0, 1) {}
+        : setup_(setup), ports_(ports), chooser_(chooser), known_(setup.path_needs.weighted ? ports.size() : 0, 1) {
+        if (setup.routed != nullptr && setup.path_needs.even && setup.routed->takes_turns()) {
+            turns_.resize(std::size_t{setup.routed->switches()} * setup.routed->switches());
+        }
+    }
 
     /// Where the switch at the end of the link of `in` sends a packet.
     [[nodiscard]] [[gnu::always_inline]] inline std::uint32_t next_port(const Port& in, Packet& p);
@@ -37,8 +41,9 @@ class Routing {
   private:
     [[nodiscard]] [[gnu::always_inline]] inline std::uint32_t choose_spine(std::uint32_t leaf, std::uint32_t to_leaf,
                                                                            const Packet& p);
-    /// The first link between switches, where the topology is no tree.
-    [[nodiscard]] std::uint32_t first_link(std::uint32_t at, std::uint32_t to, Packet& p) const;
+    /// The first link between switches, where the topology is no tree, and those after it.
+    [[nodiscard]] std::uint32_t first_link(std::uint32_t at, std::uint32_t to, Packet& p);
+    [[nodiscard]] std::uint32_t further_link(std::uint32_t at, std::uint32_t to, const Packet& p);
     [[nodiscard]] std::uint32_t route_around(std::uint32_t leaf, std::uint32_t to_leaf, std::uint32_t lane) const;
     [[nodiscard]] std::uint32_t live_core(std::uint32_t pod, std::uint32_t to_pod, std::uint32_t lane,
                                           std::uint32_t core) const;
@@ -55,6 +60,7 @@ class Routing {
     Ports& ports_;
     PathChooser& chooser_;
     std::vector<double> known_;  ///< by port: its rate over its normal one as routing knows it; none without weights
+    std::vector<std::uint32_t> turns_;  ///< by switch and destination, where packets spread evenly: those sent
     bool any_shunned_ = false;
     bool weighs_ = false;  ///< weights differ
 };
@@ -103,7 +109,7 @@ std::uint32_t Routing::next_port(const Port& in, Packet& p) {
         return s.base[3] + to_leaf * s.spines + in.lane;
     }
     if (in.kind >= PortKind::link && in.where != to_leaf) {
-        return s.base[kTreeKinds] + s.routed->next_link(in.where, to_leaf, p.path);
+        return further_link(in.where, to_leaf, p);
     }
     return s.base[1] + to;
 }

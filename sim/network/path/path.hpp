@@ -81,6 +81,7 @@ struct PathNeeds {
     bool per_message = false;    ///< each message has a hash of its own, and not each pair of GPUs
     bool weighted = false;       ///< leaves divide entropies by the rates of the links that they lead over
     bool leaves_choose = false;  ///< choose_lane is called
+    bool even = false;           ///< switches of a graph spread packets evenly over their next links, whatever the entropy
     bool learns = false;         ///< heard is called
     bool each = false;           ///< heard is called for each packet: acknowledgements do not wait for more of them
     bool clocked = false;        ///< clock is, in place of heard, where a packet was acknowledged and not late

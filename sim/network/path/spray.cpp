@@ -10,6 +10,11 @@ class Spray final : public PathChooser {
     using Parameters = NoParameters;
     explicit Spray(const Parameters&) {}
 
+    [[nodiscard]] PathNeeds needs() const override {
+        PathNeeds out;
+        out.even = true;
+        return out;
+    }
     void begin(const PathSet& paths) override {
         for (std::uint32_t i = 0; i < paths.spines * paths.cores; ++i) {
             entropies_.push_back(paths.entropy(i % paths.spines, i / paths.spines));

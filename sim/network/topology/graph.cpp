@@ -1,5 +1,6 @@
 // Any graph of switches, and sites joined by wide-area links. Paths are shortest: over the fewest links in a graph, of the least
 // latency between sites; a switch sends over all links that begin such a path.
+// Sprayed traffic divides over them in proportion to what each can carry onward (Zhou et al., "WCMP", EuroSys 2014).
 //
 // What one connection reaches between sites is its window over the round trip, and with losses MSS / RTT x sqrt(3/2) /
 // sqrt(loss): Mathis, Semke, Mahdavi, Ott, "The Macroscopic Behavior of the TCP Congestion Avoidance Algorithm", CCR 27(3), 1997.
@@ -15,6 +16,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <queue>
 
 namespace orrery::inline network {
@@ -74,8 +76,11 @@ class GraphTopology final : public RoutedTopology {
                 losses_.insert(losses_.end(), 2, link->loss);
             }
         }
+        by_latency_ = by_latency;
+        add_bundles();
         for (std::uint32_t to = 0; to < names_.size(); ++to) {
-            add_distances(to, by_latency);
+            add_distances(to);
+            add_onward(to);
         }
     }
 
@@ -96,6 +101,12 @@ class GraphTopology final : public RoutedTopology {
         }
         return out;
     }
+    // What a link can carry of what leads on behind it, which it shares with the links beside it.
+    [[nodiscard]] double weight(std::uint32_t link, std::uint32_t to) const override {
+        const double onward = onward_[std::size_t{to} * names_.size() + links_[link].to];
+        return links_[link].rate * std::min(1.0, onward / bundles_[link]);
+    }
+    [[nodiscard]] bool takes_turns() const override { return true; }
     [[nodiscard]] double connection_limit(std::uint32_t from, std::uint32_t to) const override {
         const Connection one = connection(from, to);
         double limit = one.window / one.round_trip;
@@ -142,8 +153,7 @@ class GraphTopology final : public RoutedTopology {
     [[nodiscard]] double cost(std::uint32_t link) const { return by_latency_ ? links_[link].latency : 1; }
 
     // Dijkstra's algorithm towards one switch; links go both ways, so backwards is the same.
-    void add_distances(std::uint32_t to, bool by_latency) {
-        by_latency_ = by_latency;
+    void add_distances(std::uint32_t to) {
         const std::size_t first = distances_.size();
         distances_.resize(first + names_.size(), std::numeric_limits<double>::infinity());
         double* distance = &distances_[first];
@@ -167,6 +177,44 @@ class GraphTopology final : public RoutedTopology {
         }
     }
 
+    // Links side by side lead on to the same switch.
+    void add_bundles() {
+        std::map<std::pair<std::uint32_t, double>, double> rates;
+        bundles_.resize(links_.size());
+        for (const std::vector<std::uint32_t>& leaving : leaving_) {
+            rates.clear();
+            for (const std::uint32_t link : leaving) {
+                rates[{links_[link].to, cost(link)}] += links_[link].rate;
+            }
+            for (const std::uint32_t link : leaving) {
+                bundles_[link] = rates[{links_[link].to, cost(link)}];
+            }
+        }
+    }
+
+    // B/s that the shortest paths from each switch can carry to one of them, as if each had its links to itself.
+    void add_onward(std::uint32_t to) {
+        const std::size_t first = onward_.size();
+        const std::size_t count = names_.size();
+        onward_.resize(first + count, std::numeric_limits<double>::infinity());
+        std::vector<std::uint32_t> nearest_first(count);
+        std::iota(nearest_first.begin(), nearest_first.end(), 0U);
+        std::sort(nearest_first.begin(), nearest_first.end(), [&](std::uint32_t a, std::uint32_t b) {
+            return std::pair(distances_[first + a], a) < std::pair(distances_[first + b], b);
+        });
+        for (const std::uint32_t at : nearest_first) {
+            if (at == to) {
+                continue;
+            }
+            const LinkSet next = next_links(at, to, 0);
+            double sum = 0;
+            for (std::uint32_t i = 0; i < next.size(); ++i) {
+                sum += weight(next[i], to);
+            }
+            onward_[first + at] = sum;
+        }
+    }
+
     std::uint32_t nics_per_node_;
     double connections_;
     double mss_;
@@ -178,6 +226,8 @@ class GraphTopology final : public RoutedTopology {
     std::vector<std::uint32_t> nodes_before_;          ///< by switch: nodes on those before it
     std::vector<std::vector<std::uint32_t>> leaving_;  ///< by switch: its links out
     std::vector<double> distances_;                    ///< by destination, then switch
+    std::vector<double> onward_;                       ///< by destination, then switch: B/s that lead on from it
+    std::vector<double> bundles_;                      ///< by link: B/s of it and of those side by side with it
     std::vector<double> windows_;                      ///< by link
     std::vector<double> losses_;
 };

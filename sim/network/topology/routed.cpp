@@ -26,6 +26,32 @@ std::uint32_t RoutedTopology::next_link(std::uint32_t at, std::uint32_t to, std:
     return links[links.size() == 1 ? 0 : hash % links.size()];
 }
 
+std::uint32_t RoutedTopology::link_in_turn(std::uint32_t at, std::uint32_t to, std::uint32_t turn) const {
+    const LinkSet links = next_links(at, to, 0);
+    ORRERY_ASSERT(links.size() > 0);
+    const double first = weight(links[0], to);
+    double all = 0;
+    bool equal = true;
+    for (std::uint32_t i = 0; i < links.size(); ++i) {
+        const double own = weight(links[i], to);
+        equal = equal && own == first;
+        all += own;
+    }
+    if (equal) {
+        return links[turn % links.size()];
+    }
+    // Multiples of the golden ratio, modulo 1, are evenly distributed over any number of turns.
+    double left = static_cast<double>(turn * 2654435769U) / 4294967296.0 * all;
+    std::uint32_t chosen = 0;
+    for (; chosen + 1 < links.size(); ++chosen) {
+        left -= weight(links[chosen], to);
+        if (left < 0) {
+            break;
+        }
+    }
+    return links[chosen];
+}
+
 std::uint32_t RoutedTopology::distance(std::uint32_t from, std::uint32_t to, std::uint32_t entropy) const {
     std::uint32_t hops = 0;
     for (std::uint32_t at = from; at != to; ++hops) {
@@ -60,7 +86,7 @@ void RoutedTopology::route(Route& route, std::uint32_t first, std::uint32_t from
     }
 }
 
-// Each switch sends equal shares over its next links; returns the latency, averaged over the shares.
+// Each switch divides what it sends over its next links by their weights; returns the latency, averaged over the shares.
 double RoutedTopology::add_spread(Route& route, std::uint32_t first, std::uint32_t from, std::uint32_t to) const {
     std::vector<std::pair<std::uint32_t, double>> used;  // links with their shares, in the order of the paths
     std::map<std::uint32_t, std::size_t> place;
@@ -74,8 +100,12 @@ double RoutedTopology::add_spread(Route& route, std::uint32_t first, std::uint32
             for (const auto& [at, share] : level) {
                 const LinkSet next = next_links(at, to, entropy);
                 ORRERY_ASSERT(next.size() > 0);
-                const double each = share / next.size();
+                double all = 0;
                 for (std::uint32_t i = 0; i < next.size(); ++i) {
+                    all += weight(next[i], to);
+                }
+                for (std::uint32_t i = 0; i < next.size(); ++i) {
+                    const double each = share * weight(next[i], to) / all;
                     const SwitchLink taken = link(next[i]);
                     latency += each * taken.latency;
                     const auto [known, fresh] = place.try_emplace(next[i], used.size());

@@ -53,6 +53,12 @@ class RoutedTopology : public Topology {
     [[nodiscard]] virtual LinkSet next_links(std::uint32_t at, std::uint32_t to, std::uint32_t entropy) const = 0;
     /// The one of them that an entropy picks.
     [[nodiscard]] std::uint32_t next_link(std::uint32_t at, std::uint32_t to, std::uint32_t entropy) const;
+    /// Relative part of sprayed traffic to a switch that one of its next links takes.
+    [[nodiscard]] virtual double weight(std::uint32_t /*link*/, std::uint32_t /*to*/) const { return 1; }
+    /// Whether switches send sprayed packets over their next links in turn, by weight; else each packet's entropy decides.
+    [[nodiscard]] virtual bool takes_turns() const { return false; }
+    /// The next link whose turn it is: any run of turns gives each link its weight, within a packet or two.
+    [[nodiscard]] std::uint32_t link_in_turn(std::uint32_t at, std::uint32_t to, std::uint32_t turn) const;
     /// Among how many ways the entropy decides at the start of a path; sprayed flows take all of them.
     [[nodiscard]] virtual std::uint32_t ways() const { return 1; }
     /// True when the first switch of a path chooses between next_link with an even entropy (the short way) and an odd one.

@@ -2,6 +2,7 @@
 
 #include "sim/base/random.hpp"
 #include "sim/network/topology/routed.hpp"
+#include "tests/support/packets.hpp"
 #include "tests/support/support.hpp"
 #include "topologies/graph.hpp"
 
@@ -305,15 +306,17 @@ TEST_CASE("what does not fit in a fabric is said on the lines of its parts, besi
     }
     // Beside links that have no rate too, and not beside what may be why it does not fit.
     const auto rates = [](const char* first) {
-        return test::refusal(std::string("orrery: 1\nkind: collective\ncluster:\n  hosts: 4\n  fabric:\n    kind: graph\n") +
-                             "    link: 100 Gbps\n    switches:\n      - " + first +
-                             "\n      - {name: b, nodes: 1}\n      - {name: c, nodes: 1}\n    links:\n"
-                             "      - {from: a, to: x, link: 1 Gbps}\n      - {from: a, to: b, link: 0 Gbps}\n"
-                             "      - {from: b, to: a}\ncollective: {op: all-reduce, size: 1 MiB}\n");
+        return test::refusal(
+            std::string("orrery: 1\nkind: collective\ncluster:\n  hosts: 4\n  fabric:\n    kind: graph\n") +
+            "    link: 100 Gbps\n    switches:\n      - " + first +
+            "\n      - {name: b, nodes: 1}\n      - {name: c, nodes: 1}\n    links:\n"
+            "      - {from: a, to: x, link: 1 Gbps}\n      - {from: a, to: b, link: 0 Gbps}\n"
+            "      - {from: b, to: a}\ncollective: {op: all-reduce, size: 1 MiB}\n");
     };
     const std::string holes = rates("{name: a, nodes: 2}");
-    for (const char* part : {"test.yaml:14:32: error: 'link' must be between", "test.yaml:15:9: error: 'link' is missing",
-                             "test.yaml:13:9: error: a link names 'x'", "test.yaml:11:9: error: no path from 'a' to 'c'"}) {
+    for (const char* part :
+         {"test.yaml:14:32: error: 'link' must be between", "test.yaml:15:9: error: 'link' is missing",
+          "test.yaml:13:9: error: a link names 'x'", "test.yaml:11:9: error: no path from 'a' to 'c'"}) {
         CAPTURE(holes);
         CHECK(holes.find(part) != std::string::npos);
     }
@@ -328,5 +331,76 @@ TEST_CASE("what does not fit in a fabric is said on the lines of its parts, besi
           "test.yaml:9:12: error: 'fabric.rails' must divide"}) {
         CAPTURE(groups);
         CHECK(groups.find(part) != std::string::npos);
+    }
+}
+
+TEST_CASE("sprayed packets load every level of a graph evenly, as flows do") {
+    // Two pods of two leaves and two aggregation switches, which two core switches join; the last pod has double links.
+    const std::string cluster =
+        "hosts: 16, fabric: {kind: graph, link: 10 GB/s, switches: [{name: l0, nodes: 4}, {name: l1, nodes: 4}, {name: "
+        "l2, nodes: 4}, {name: l3, nodes: 4}, {name: a0}, {name: a1}, {name: a2}, {name: a3}, {name: c0}, {name: c1}], "
+        "links: [{from: l0, to: a0, link: 10 GB/s, count: 2}, {from: l0, to: a1, link: 10 GB/s, count: 2}, {from: l1, "
+        "to: a0, link: 10 GB/s, count: 2}, "
+        "{from: l1, to: a1, link: 10 GB/s, count: 2}, {from: l2, to: a2, link: 10 GB/s, count: 2}, {from: l2, to: a3, "
+        "link: 10 GB/s, count: 2}, "
+        "{from: l3, to: a2, link: 10 GB/s, count: 2}, {from: l3, to: a3, link: 10 GB/s, count: 2}, {from: a0, to: c0, "
+        "link: 10 GB/s, count: 2}, "
+        "{from: a0, to: c1, link: 10 GB/s, count: 2}, {from: a1, to: c0, link: 10 GB/s, count: 2}, {from: a1, to: c1, "
+        "link: 10 GB/s, count: 2}, "
+        "{from: a2, to: c0, link: 10 GB/s, count: 2}, {from: a2, to: c1, link: 10 GB/s, count: 2}, {from: a3, to: c0, "
+        "link: 10 GB/s, count: 2}, "
+        "{from: a3, to: c1, link: 10 GB/s, count: 2}]}";
+    const Fabric fabric = fabric_of(cluster);
+    packet::Network network(fabric, test::ideal("spray"), 1);
+    std::size_t messages = 0;
+    for (std::uint32_t from = 0; from < 16; ++from) {
+        for (std::uint32_t to = 0; to < 16; ++to) {
+            if (from != to) {
+                network.send({GpuId(from), GpuId(to), 100 * 4096, 0, messages++});
+            }
+        }
+    }
+    (void)test::finish(network, messages);
+    // Of 2 x 64 messages between pods each link at the core carries 1 in 8; within a pod 16 more from a leaf take 4 links.
+    std::map<char, std::pair<double, double>> span;
+    for (const PortReport& port : network.report().ports) {
+        if (port.name.starts_with("link ") && port.bytes > 0) {
+            const bool core = port.name.find('c') != std::string::npos;
+            auto [entry, fresh] = span.try_emplace(core ? 'c' : 'l', port.bytes, port.bytes);
+            entry->second = {std::min(entry->second.first, port.bytes), std::max(entry->second.second, port.bytes)};
+        }
+    }
+    REQUIRE(span.size() == 2);
+    for (const auto& [level, bytes] : span) {
+        CAPTURE(level);
+        CHECK(bytes.second < 1.03 * bytes.first);
+    }
+}
+
+TEST_CASE("sprayed traffic divides over the links of a graph by what leads on behind them") {
+    // Behind b lie three links, behind c one: c gets a quarter, in flows and in packets.
+    const std::string cluster =
+        "hosts: 2, fabric: {kind: graph, link: 10 GB/s, switches: [{name: s, nodes: 1}, {name: b}, {name: c}, {name: "
+        "t, "
+        "nodes: 1}], links: [{from: s, to: b, link: 30 GB/s}, {from: s, to: c, link: 30 GB/s}, {from: b, to: t, link: "
+        "10 GB/s, "
+        "count: 3}, {from: c, to: t, link: 10 GB/s}]}";
+    const Fabric fabric = fabric_of(cluster);
+    const Route route = fabric.route(GpuId(0), GpuId(1), PathChoice::spray, 0);
+    std::map<std::string, double> shares;
+    for (std::size_t i = 0; i < route.resources().size(); ++i) {
+        shares[fabric.resource_name(route.resources()[i])] = route.share(i);
+    }
+    CHECK(shares.at("link s to b") == doctest::Approx(0.75));
+    CHECK(shares.at("link s to c") == doctest::Approx(0.25));
+    CHECK(shares.at("link c to t") == doctest::Approx(0.25));
+    packet::Network network(fabric, test::ideal("spray"), 1);
+    network.send({GpuId(0), GpuId(1), 1000 * 4096, 0, 0});
+    (void)test::finish(network, 1);
+    for (const PortReport& port : network.report().ports) {
+        if (port.name.starts_with("link s to")) {
+            CAPTURE(port.name);
+            CHECK(std::abs(static_cast<double>(port.packets) - (port.name == "link s to b" ? 750 : 250)) <= 3);
+        }
     }
 }
