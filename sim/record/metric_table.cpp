@@ -139,7 +139,8 @@ const std::vector<MetricRow>& metric_table() {
         {"prefix_from_host_bytes", Better::neither},
         {"prefix_from_nvme_bytes", Better::neither},
         {"messages", Better::neither},
-        {"max_link_utilisation", Better::neither},
+        {"max_link_utilisation", Better::neither,
+         "bytes sent over the busiest link, over what it could carry from the start of the run to the last arrival"},
         {"max_link_bytes", Better::neither},
         {"packets_delivered", Better::neither},
         {"packet_hops", Better::neither},
@@ -154,10 +155,8 @@ const std::vector<MetricRow>& metric_table() {
     return kRows;
 }
 
-Better better_of(const std::string& name) {
-    if (name.rfind("breakdown.", 0) == 0) {
-        return Better::lower;
-    }
+// The row of a metric; null for what is no metric.
+static const MetricRow* row_of(const std::string& name) {
     // From the back: the name of a job, in front, may be anything.
     for (std::size_t end = name.size(); end != std::string::npos && end > 0;) {
         const std::size_t dot = name.rfind('.', end - 1);
@@ -166,11 +165,24 @@ Better better_of(const std::string& name) {
         const auto& rows = metric_table();
         const auto row = std::find_if(rows.begin(), rows.end(), [&](const MetricRow& r) { return word == r.name; });
         if (row != rows.end()) {
-            return row->better;
+            return &*row;
         }
         end = dot;
     }
-    return Better::neither;
+    return nullptr;
+}
+
+Better better_of(const std::string& name) {
+    if (name.rfind("breakdown.", 0) == 0) {
+        return Better::lower;
+    }
+    const MetricRow* row = row_of(name);
+    return row == nullptr ? Better::neither : row->better;
+}
+
+std::string meaning_of(const std::string& name) {
+    const MetricRow* row = row_of(name);
+    return row == nullptr ? "" : row->meaning;
 }
 
 std::string better_text(const std::string& name) {

@@ -11,6 +11,7 @@ enum class Better { neither, lower, higher };
 struct MetricRow {
     const char* name;  ///< without a quantile
     Better better;
+    const char* meaning = "";  ///< where the name does not say it
 };
 
 [[nodiscard]] const std::vector<MetricRow>& metric_table();
@@ -18,6 +19,9 @@ struct MetricRow {
 /// By a metric's name as summaries and tables of sweeps have it: with a quantile behind ("ttft_s.p99"), with its job in front
 /// ("train.mfu"), or a part of the time ("breakdown.bubble"). Neither for what is no metric.
 [[nodiscard]] Better better_of(const std::string& name);
+
+/// How a metric is defined; empty where its name says it.
+[[nodiscard]] std::string meaning_of(const std::string& name);
 
 /// "lower is better", "higher is better" or empty.
 [[nodiscard]] std::string better_text(const std::string& name);

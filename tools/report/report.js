@@ -53,7 +53,7 @@ const logarithmic = (text) => axis(text, { type: "logarithmic", ticks: { maxRota
 const draw = {
     tiles(block, host) {
         const grid = make("div", { class: "tiles" });
-        block.items.forEach((item, i) => grid.append(make("div", { class: "tile" + ((block.lead ? item.name === block.lead : i === 0) ? " lead" : ""), data: { metric: item.name, value: item.value } },
+        block.items.forEach((item, i) => grid.append(make("div", { class: "tile" + ((block.lead ? item.name === block.lead : i === 0) ? " lead" : ""), title: item.title ?? "", data: { metric: item.name, value: item.value } },
             make("span", { class: "soft", text: breakable(item.label || item.name) }), make("b", { text: item.text }),
             item.low == null ? null : make("span", { class: "soft", text: joined(`90 %: ${item.low} to ${item.high}`) }))));
         host.append(grid);

@@ -1,3 +1,4 @@
+#include "sim/record/metric_table.hpp"
 #include "tools/driver/kind.hpp"
 #include "tools/report/explanation_blocks.hpp"
 #include "tools/report/over_time.hpp"
@@ -40,6 +41,9 @@ Json metric_item(const Metric& metric) {
     if (metric.low && metric.high) {
         item["low"] = value_text(*metric.low, metric.unit);
         item["high"] = value_text(*metric.high, metric.unit);
+    }
+    if (const std::string meaning = meaning_of(metric.name); !meaning.empty()) {
+        item["title"] = meaning;
     }
     return item;
 }

@@ -77,6 +77,9 @@ class Network final : private Watcher {
 
     [[nodiscard]] PacketStatistics statistics() const;
     [[nodiscard]] PacketReport report() const;
+    /// Bytes that a port has sent over what its link, at its normal rate, could carry from the start of the run to the last
+    /// arrival: the `utilisation` of ports, of which `max_link_utilisation` is the largest.
+    [[nodiscard]] double utilisation(std::uint32_t port) const;
     [[nodiscard]] double payload_delivered() const { return counts().payload; }
     /// Bytes of all packet, flow and event records.
     [[nodiscard]] std::size_t memory() const;

@@ -12,10 +12,10 @@
 namespace orrery::inline network {
 
 std::string ports_csv(const PacketReport& report) {
-    std::string out = "port,bytes,packets,mean_queue_bytes,max_queue_bytes,marks,drops,trims,paused_s\n";
+    std::string out = "port,bytes,packets,mean_queue_bytes,max_queue_bytes,marks,drops,trims,paused_s,utilisation\n";
     for (const PortReport& p : report.ports) {
-        out += fmt::format("{},{:.0f},{},{:.6g},{:.6g},{},{},{},{:.9g}\n", p.name, p.bytes, p.packets,
-                           p.mean_queue_bytes, p.max_queue_bytes, p.marks, p.drops, p.trims, p.paused_s);
+        out += fmt::format("{},{:.0f},{},{:.6g},{:.6g},{},{},{},{:.9g},{:.6g}\n", p.name, p.bytes, p.packets,
+                           p.mean_queue_bytes, p.max_queue_bytes, p.marks, p.drops, p.trims, p.paused_s, p.utilisation);
     }
     return out;
 }
@@ -193,13 +193,18 @@ PacketStatistics Network::statistics() const {
         if (of_switch && port.kind != PortKind::nic_in) {
             out.max_link_bytes = std::max(out.max_link_bytes, bytes);
         }
-        if (now_ > 0 && bytes > 0) {
-            const auto normal = static_cast<double>(setup_.links[static_cast<std::size_t>(port.kind)].ps_per_byte);
-            const double busy = bytes * normal / 4294967296.0;
-            out.max_link_utilisation = std::max(out.max_link_utilisation, busy / static_cast<double>(now_));
-        }
+        out.max_link_utilisation = std::max(out.max_link_utilisation, utilisation(i));
     }
     return out;
+}
+
+// What is sent after the last message has arrived (acknowledgements, needless repeats) does not count as time.
+double Network::utilisation(std::uint32_t port) const {
+    const Ports& ports = ports_of(port);
+    const auto elapsed = static_cast<double>(messages_.elapsed(now_));
+    const auto normal = static_cast<double>(setup_.links[static_cast<std::size_t>(ports[port].kind)].ps_per_byte);
+    const double busy = static_cast<double>(ports.bytes_sent(port)) * normal / 4294967296.0;
+    return elapsed > 0 ? std::min(1.0, busy / elapsed) : 0;
 }
 
 PacketReport Network::report() const {
@@ -221,6 +226,7 @@ PacketReport Network::report() const {
         report.mean_queue_bytes = elapsed > 0 ? ports.queue_area(i) / elapsed : 0;
         report.max_queue_bytes = ports.bytes_of(i, port.max_backlog);
         report.paused_s = ports.paused_seconds(i);
+        report.utilisation = utilisation(i);
         out.ports.push_back(std::move(report));
     }
     out.flows = flow_counts();

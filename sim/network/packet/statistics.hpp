@@ -26,7 +26,7 @@ struct PacketStatistics {
     std::uint64_t storm_drops = 0;
     double max_queue_bytes = 0;  ///< the longest queue an arriving packet found
     double max_link_bytes = 0;   ///< on the busiest link between switches
-    double max_link_utilisation = 0;
+    double max_link_utilisation = 0;  ///< the largest of the ports
     std::uint64_t peak_packets = 0;  ///< in flight at once
     std::uint64_t events = 0;
     bool skips = false;         ///< steady stretches were looked for
@@ -46,6 +46,7 @@ struct PortReport {
     double mean_queue_bytes = 0;
     double max_queue_bytes = 0;
     double paused_s = 0;
+    double utilisation = 0;  ///< bytes over what the link could carry from the start of the run to the last arrival
 };
 
 /// What the flows of one message did in the time since the sample before; what they do not have is not a number.

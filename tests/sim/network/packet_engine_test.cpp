@@ -304,6 +304,25 @@ TEST_CASE("packet: times hold at 1.6 Tb/s, where a byte takes 5 ps, and at rates
     CHECK(std::abs(static_cast<double>(alone(odd, test::ideal(), 1, 1000 * kMtu)) - exact) <= 1001 * 0.5);
 }
 
+TEST_CASE("packet: the utilisation of the busiest link counts up to the last arrival, whatever timers run on") {
+    const Fabric fabric = leaf_spine();
+    PacketSpec spec;
+    spec.paths = test::paths("{kind: ecmp}");
+    Network network(fabric, spec, 1);
+    network.send({GpuId(0), GpuId(31), 20000 * kMtu, 0, 0});
+    const double seconds = static_cast<double>(test::finish(network, 1)[0]) * 1e-12;
+    network.advance(network.now() + 1'000'000'000'000);
+    const double most = network.statistics().max_link_utilisation;
+    CHECK(most > 0.97);
+    CHECK(most <= 1);
+    double ports = 0;
+    for (const PortReport& port : network.report().ports) {
+        CHECK(port.utilisation == doctest::Approx(port.bytes / (50e9 * seconds)).epsilon(0.02));
+        ports = std::max(ports, port.utilisation);
+    }
+    CHECK(ports == most);
+}
+
 TEST_CASE("packet: the engine's records are small") {
     CHECK(sizeof(packet::Packet) <= 64);
     CHECK(sizeof(packet::Port) <= 128);
