@@ -259,6 +259,53 @@ TEST_CASE("explain: a what-if of a packet run counts only beyond its noise, and 
     CHECK(!unclear.certain());
 }
 
+TEST_CASE(
+    "explain: more bandwidth between nodes helps whatever the topology calls its links, which carry no more than they "
+    "can") {
+    for (const char* fabric :
+         {"{kind: graph, link: 50 GB/s, switches: [{name: a, nodes: 4}, {name: b, nodes: 4}, {name: c}, {name: d}], "
+          "links: [{from: a, "
+          "to: "
+          "c, link: 5 GB/s}, {from: a, to: d, link: 5 GB/s}, {from: c, to: b, link: 5 GB/s}, {from: d, to: b, link: 5 "
+          "GB/s}]}",
+          "{kind: torus, link: 50 GB/s, shape: 8, neighbour_link: 5 GB/s}",
+          "{kind: multi-level, link: 50 GB/s, levels: [{kind: ring, size: 4, link: 5 GB/s}, {kind: ring, size: 2, "
+          "link: 2 GB/s}]}"}) {
+        CAPTURE(fabric);
+        const Explanation e = explain(
+            scenario(fmt::format("orrery: 1\nkind: collective\ncluster: {{hosts: 8, fabric: {}}}\ncollective: {{op: "
+                                 "all-to-all, algorithm: direct, size: 64 MiB}}\nnetwork: {{fidelity: fluid}}\n",
+                                 fabric)),
+            models());
+        CHECK(gain(e, "bandwidth between nodes") > 0.08 * e.seconds);
+        REQUIRE(e.last);
+        for (const LinkShare& link : e.last->links) {
+            CHECK(link.use <= 1 + 1e-9);
+        }
+        double most = 0;
+        for (const auto& [kind, use] : e.link_use) {
+            most = std::max(most, use);
+            CHECK(use <= 1 + 1e-9);
+        }
+        CHECK(most > 0.9);
+        CHECK(most == *std::max_element(e.link_loads.begin(), e.link_loads.end()));
+    }
+}
+
+TEST_CASE("explain: the links of a packet run are as busy as its ports say") {
+    for (const char* fabric : {"{hosts_per_leaf: 4, spines: 2, link: 10 GB/s}",
+                               "{kind: fat-tree, hosts_per_leaf: 2, leaf_groups_per_pod: 2, link: 10 GB/s}"}) {
+        CAPTURE(fabric);
+        const Scenario traffic = scenario(
+            fmt::format("orrery: 1\nkind: network\ncluster: {{hosts: 8, fabric: {}}}\ntraffic: {{pattern: permutation, "
+                        "size: 4 MB}}\nnetwork: {{fidelity: packet, paths: ecmp}}\n",
+                        fabric));
+        const Explanation e = explain(traffic, models());
+        CHECK(*std::max_element(e.link_loads.begin(), e.link_loads.end()) ==
+              doctest::Approx(run(traffic, models(), {}).summary.find("max_link_utilisation")->value).epsilon(1e-9));
+    }
+}
+
 TEST_CASE("explain: a replay's critical path adds up by kind and stream") {
     const std::string file = std::string(ORRERY_SOURCE_DIR) + "/scenarios/replay/two-layer-step.yaml";
     const Explanation e = explain(load_scenario(file, {}, data()), models());

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <map>
 
 namespace orrery::inline explanation {
@@ -132,7 +133,10 @@ std::string campaign_verdict(const Explanation& e) {
         return "";
     }
     const CampaignLever& best = e.campaign->levers.front();
-    std::string out = fmt::format("; {:.1f} % of the campaign is useful", 100 * e.campaign->goodput);
+    std::string out = fmt::format("; {:.1f} % of the campaign is useful", 100 * e.campaign->own);
+    if (e.campaign->runs > 1 && std::abs(e.campaign->goodput - e.campaign->own) > 0.0005) {
+        out += fmt::format(" ({:.1f} % in the mean of {} runs)", 100 * e.campaign->goodput, e.campaign->runs);
+    }
     if (best.change > best.noise && best.change > kWorthSaying) {
         out += fmt::format(", and {} adds {:.1f} points", best.what_if, 100 * best.change);
     }
@@ -210,6 +214,9 @@ Explanation explain(const Scenario& given, ModelCache& models) {
     out.seconds = base.summary.find(headline_metric(scenario.kind))->value;
     explainer.parts(scenario, models, base, out);
     out.campaign = fault_levers(options.campaigns, base.campaigns);
+    if (const Metric* goodput = base.summary.find("goodput_fraction"); out.campaign && goodput != nullptr) {
+        out.campaign->own = goodput->value;
+    }
     try_what_ifs(scenario, models, base.summary, out);
     out.verdict = explainer.verdict(out, scenario) + campaign_verdict(out) + ".";
     out.verdict[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(out.verdict[0])));

@@ -119,7 +119,8 @@ struct CampaignLever {
     double noise = 0;   ///< half its 95 % interval
 };
 struct CampaignLevers {
-    double goodput = 0;  ///< fraction, as it is
+    double own = 0;      ///< fraction, as the run itself reports it
+    double goodput = 0;  ///< the same, mean over `runs`, which the levers are compared with
     std::size_t runs = 0;
     std::vector<CampaignLever> levers;  ///< best first
 };

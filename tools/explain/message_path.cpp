@@ -15,8 +15,17 @@ constexpr const char* kLatency = "latency";
 // The links of a message, or of the tree of an all-reduce inside the switches.
 struct Links {
     std::vector<ResourceId> links;
+    std::vector<double> shares;  ///< of the message's bytes, by link
     double latency = 0;
 };
+
+Links links_of(const Route& route) {
+    Links out{{route.resources().begin(), route.resources().end()}, {}, route.latency};
+    for (std::size_t i = 0; i < out.links.size(); ++i) {
+        out.shares.push_back(route.share(i));
+    }
+    return out;
+}
 
 Links links_of(const Fabric& fabric, const Schedule& schedule, const Message& message, PathChoice paths) {
     if (message.group != Message::kNoGroup) {
@@ -25,19 +34,23 @@ Links links_of(const Fabric& fabric, const Schedule& schedule, const Message& me
             members.emplace_back(rank);
         }
         TreeLinks tree = fabric.tree(members, paths, message.group);
-        return {std::move(tree.links), tree.latency};
+        const std::size_t count = tree.links.size();
+        return {std::move(tree.links), std::vector<double>(count, 1), tree.latency};
     }
     // The hash of run_messages, so that fluid runs have the path that was used.
-    const Route route = fabric.route(GpuId(message.from), GpuId(message.to), paths,
-                                     (static_cast<std::uint64_t>(message.from) << 32) | message.to);
-    return {{route.resources().begin(), route.resources().end()}, route.latency};
+    return links_of(fabric.route(GpuId(message.from), GpuId(message.to), paths,
+                                 (static_cast<std::uint64_t>(message.from) << 32) | message.to));
 }
 
-ResourceId narrowest(const Fabric& fabric, std::span<const ResourceId> links) {
-    ResourceId least = links[0];
-    for (const ResourceId link : links) {
-        if (fabric.capacity(link) > 0 && fabric.capacity(link) < fabric.capacity(least)) {
-            least = link;
+// The link that takes longest for its share.
+ResourceId narrowest(const Fabric& fabric, const Links& route) {
+    ResourceId least = route.links[0];
+    double most = 0;
+    for (std::size_t i = 0; i < route.links.size(); ++i) {
+        const double rate = fabric.capacity(route.links[i]);
+        if (rate > 0 && route.shares[i] / rate > most) {
+            most = route.shares[i] / rate;
+            least = route.links[i];
         }
     }
     return least;
@@ -57,7 +70,7 @@ class MessagePath {
     }
 
     // A collective takes as long as the chain of messages to its last one; of traffic, the headline is the slowest flow.
-    void book(Explanation& out, bool chain) {
+    void book(Explanation& out, bool chain, const std::vector<PortReport>& ports) {
         const std::uint32_t last = largest([&](std::uint32_t id) {
             const double start = record_.starts[id] + record_.schedule.messages[id].delay;
             return record_.completions[id] - (chain ? 0 : start);
@@ -74,8 +87,7 @@ class MessagePath {
                                          : "messages between nodes";
             const Links route = path_of(message);
             sums[{name, kLatency}] += parts.propagation_s;
-            sums[{name, kind_of_resource(fabric_.resource_name(narrowest(fabric_, route.links)))}] +=
-                parts.serialisation_s;
+            sums[{name, kind_of_resource(fabric_.resource_name(narrowest(fabric_, route)))}] += parts.serialisation_s;
             sums[{name, options_.run.fidelity == Fidelity::packet ? "queues and congestion control"
                                                                   : "links shared with others"}] += parts.contention_s;
             if (chain && message.delay > 0) {
@@ -91,8 +103,8 @@ class MessagePath {
                          [](const BlameRow& a, const BlameRow& b) { return a.seconds > b.seconds; });
         out.last = split(last);
         add_links(last, *out.last);
-        add_use(out.link_use);
-        add_loads(out.link_loads);
+        out.link_loads = loads(ports);
+        out.link_use = busiest(out.link_loads);
     }
 
   private:
@@ -183,10 +195,10 @@ class MessagePath {
             }
             const double share = overlap / (record_.completions[i] - start);
             const Links path = path_of(message);
-            for (const ResourceId link : path.links) {
-                const auto found = shares.find(link.value());
+            for (std::size_t k = 0; k < path.links.size(); ++k) {
+                const auto found = shares.find(path.links[k].value());
                 if (found != shares.end() && found->second.capacity > 0) {
-                    const double use = message.bytes * share / (found->second.capacity * out.seconds);
+                    const double use = message.bytes * path.shares[k] * share / (found->second.capacity * out.seconds);
                     found->second.use += use;
                     found->second.own += i == id ? use : 0;
                     ++found->second.flows;
@@ -194,48 +206,66 @@ class MessagePath {
             }
         }
         for (const ResourceId link : own.links) {
-            out.links.push_back(shares[link.value()]);
+            // Messages do not go at their mean rates: the estimate may come out above what the link carries.
+            LinkShare& share = shares[link.value()];
+            share.use = std::min(1.0, share.use);
+            share.own = std::min(share.own, share.use);
+            out.links.push_back(share);
             if (out.links.back().use > out.links[out.bottleneck].use) {
                 out.bottleneck = out.links.size() - 1;
             }
         }
     }
 
-    // Bytes on each link over what it could carry in the whole run: the busiest of each kind.
-    void add_use(std::map<std::string, double>& use) const {
+    // By resource: bytes over what it could carry in the whole run. Packets counted theirs at the ports, which are the links
+    // from the first NIC on; inside a node messages say it.
+    [[nodiscard]] std::vector<double> loads(const std::vector<PortReport>& ports) const {
         const auto& ends = record_.completions;
         const double seconds = *std::max_element(ends.begin(), ends.end());
-        std::vector<double> bytes(fabric_.resource_count());
+        std::vector<double> out(fabric_.resource_count(), 0);
         for (const Message& message : record_.schedule.messages) {
             const Links path = path_of(message);
-            for (const ResourceId link : path.links) {
-                bytes[link.value()] += message.bytes;
+            for (std::size_t i = 0; i < path.links.size(); ++i) {
+                if (const double rate = fabric_.capacity(path.links[i]); rate > 0 && seconds > 0) {
+                    out[path.links[i].value()] += message.bytes * path.shares[i] / (rate * seconds);
+                }
             }
         }
-        for (std::uint32_t i = 0; i < bytes.size(); ++i) {
-            if (bytes[i] > 0 && seconds > 0 && fabric_.capacity(ResourceId(i)) > 0) {
-                double& most = use[kind_of_resource(fabric_.resource_name(ResourceId(i)))];
-                most = std::max(most, bytes[i] / (fabric_.capacity(ResourceId(i)) * seconds));
+        if (!ports.empty()) {
+            const std::uint32_t nics = fabric_.shape().nics();
+            const std::uint32_t first = fabric_.first_switch_link();
+            // Bundles of links that sprayed flows see are no ports.
+            std::fill(out.begin() + first, out.end(), 0);
+            for (std::uint32_t port = 0; port < ports.size(); ++port) {
+                const std::uint32_t resource = port < nics       ? fabric_.nic_out(port).value()
+                                               : port < 2 * nics ? fabric_.nic_in(port - nics).value()
+                                                                 : first + link_of_port(port - 2 * nics);
+                out[resource] = ports[port].utilisation;
             }
         }
+        for (double& load : out) {
+            load = std::min(1.0, load);
+        }
+        return out;
     }
 
-    // By resource, for pictures; a spread message puts on each link its share.
-    void add_loads(std::vector<double>& loads) const {
-        const auto& ends = record_.completions;
-        const double seconds = *std::max_element(ends.begin(), ends.end());
-        loads.assign(fabric_.resource_count(), 0);
-        for (const Message& message : record_.schedule.messages) {
-            if (message.group != Message::kNoGroup) {
-                continue;
-            }
-            const Route route = fabric_.route(GpuId(message.from), GpuId(message.to), paths_,
-                                              (static_cast<std::uint64_t>(message.from) << 32U) | message.to);
-            const std::span<const ResourceId> links = route.resources();
-            for (std::size_t i = 0; i < links.size() && seconds > 0; ++i) {
-                loads[links[i].value()] += message.bytes * route.share(i) / (fabric_.capacity(links[i]) * seconds);
+    // Ports of switches come in the order of links; a tree has the bundles of its leaves between its links at the leaves and
+    // those at the cores.
+    [[nodiscard]] std::uint32_t link_of_port(std::uint32_t port) const {
+        const std::uint32_t at_leaves = 2 * fabric_.leaves() * fabric_.shape().spines;
+        return fabric_.as_tree() == nullptr || port < at_leaves ? port : port + 2 * fabric_.leaves();
+    }
+
+    // The busiest of each kind.
+    [[nodiscard]] std::map<std::string, double> busiest(const std::vector<double>& loads) const {
+        std::map<std::string, double> out;
+        for (std::uint32_t i = 0; i < loads.size(); ++i) {
+            if (loads[i] > 0) {
+                double& most = out[kind_of_resource(fabric_.resource_name(ResourceId(i)))];
+                most = std::max(most, loads[i]);
             }
         }
+        return out;
     }
 
     const Fabric& fabric_;
@@ -258,7 +288,7 @@ void book_ring(const Scenario& scenario, const Fabric& fabric, double seconds, E
     for (std::uint32_t i = 0; i < ranks; ++i) {
         const Route route = fabric.route(GpuId(i), GpuId((i + 1) % ranks), scenario.network.path_choice(),
                                          (static_cast<std::uint64_t>(i) << 32) | (i + 1));
-        const ResourceId link = narrowest(fabric, route.resources());
+        const ResourceId link = narrowest(fabric, links_of(route));
         const bool slow = spec.slow_rank == static_cast<std::int64_t>(i);
         const double transfer = spec.bytes / ranks / (fabric.capacity(link) * (slow ? spec.slow_factor : 1));
         if (route.latency + transfer > latency + slowest.seconds) {
@@ -282,7 +312,7 @@ void explain_collective(const Scenario& scenario, const RunOutput& base, Explana
     out.path_meaning = "the messages that the last one waited for, one after another, by what they spent their time on";
     const Fabric fabric = fabric_of(scenario);
     if (base.messages && !base.messages->completions.empty()) {
-        MessagePath(scenario, fabric, *base.messages).book(out, true);
+        MessagePath(scenario, fabric, *base.messages).book(out, true, base.packets.ports);
     } else if (const CollectiveSpec spec =
                    resolved(scenario.collective, fabric, Placement(fabric), scenario.network.path_choice(),
                             scenario.collective.ranks > 0 ? static_cast<std::uint32_t>(scenario.collective.ranks)
@@ -295,7 +325,7 @@ void explain_collective(const Scenario& scenario, const RunOutput& base, Explana
 void explain_traffic(const Scenario& scenario, const RunOutput& base, Explanation& out) {
     if (base.messages && !base.messages->completions.empty()) {
         const Fabric fabric = fabric_of(scenario);
-        MessagePath(scenario, fabric, *base.messages).book(out, false);
+        MessagePath(scenario, fabric, *base.messages).book(out, false, base.packets.ports);
         if (out.last) {
             out.last->slowest = true;
         }

@@ -2,6 +2,7 @@
 
 #include "tools/driver/kind.hpp"
 #include "tools/explain/explain.hpp"
+#include "tools/explain/field_walk.hpp"
 
 #include <fmt/format.h>
 
@@ -20,7 +21,7 @@ bool unsure(const Sourced<double>& value) {
 }
 
 // Goes through the unsure constants of a description in its order; changes the `which`-th.
-class Nudge final : public Fields {
+class Nudge final : public FieldWalk {
   public:
     static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 
@@ -28,56 +29,20 @@ class Nudge final : public Fields {
 
     std::vector<ConstantEffect> found;
 
-    void integer(const Field& /*field*/, std::int64_t& /*value*/) override {}
-    void number(const Field& /*field*/, double& /*value*/) override {}
-    void boolean(const Field& /*field*/, bool& /*value*/) override {}
-    void text(const Field& /*field*/, std::string& /*value*/) override {}
-    void quantity(const Field& /*field*/, Dimension /*dimension*/, double& /*value*/) override {}
-    void choice(const Field& /*field*/, const std::vector<std::string>& /*names*/, std::size_t& /*index*/) override {}
-    void range(const Field& /*field*/, Dimension /*dimension*/, double& /*low*/, double& /*high*/) override {}
     void sourced(const Field& field, Dimension dimension, Sourced<double>& value) override {
         if (!unsure(value)) {
             return;
         }
-        found.push_back({prefix_ + field.key, pretty_quantity(value.value, dimension),
+        found.push_back({prefix() + field.key, pretty_quantity(value.value, dimension),
                          value.how == "spec" ? "recalled" : value.how});
         if (found.size() - 1 == which_) {
             value.value = std::clamp(value.value * factor_, field.min, field.max);
         }
     }
-    void section(const Field& field, const std::optional<PresetKind>& /*preset*/, bool& /*present*/,
-                 const std::function<void(Fields&)>& describe) override {
-        within(fmt::format("{}.", field.key), [&] { describe(*this); });
-    }
-    void variant(const Field& field, const std::vector<std::string>& /*names*/, std::size_t& /*index*/, bool& detailed,
-                 const std::function<void(Fields&)>& describe) override {
-        if (detailed) {
-            within(fmt::format("{}.", field.key), [&] { describe(*this); });
-        }
-    }
-    void list(const Field& field, std::size_t& count,
-              const std::function<void(Fields&, std::size_t)>& describe) override {
-        for (std::size_t i = 0; i < count; ++i) {
-            within(fmt::format("{}.{}.", field.key, i), [&] { describe(*this, i); });
-        }
-    }
-    void group(bool& given, const std::function<void(Fields&)>& describe) override {
-        if (given) {
-            describe(*this);
-        }
-    }
 
   private:
-    void within(const std::string& key, const std::function<void()>& visit) {
-        const std::string outer = prefix_;
-        prefix_ += key;
-        visit();
-        prefix_ = outer;
-    }
-
     std::size_t which_;
     double factor_;
-    std::string prefix_;
 };
 
 double headline_of(const Scenario& scenario, const DataDirectory& data) {

@@ -65,8 +65,9 @@ class CriticalPath {
                 const double owners = task.category == Category::pipeline_communication ? 1 : members;
                 out[task.category] += (executor_->end_of(id) - executor_->start_of(id)).seconds() * owners / ranks;
             } else if (price_of(id) != TrainingGraph::kNoPrice) {
-                for (const Category category : {Category::tensor_communication, Category::pipeline_communication,
-                                                Category::data_communication, Category::context_communication}) {
+                for (const Category category :
+                     {Category::tensor_communication, Category::pipeline_communication, Category::data_communication,
+                      Category::context_communication, Category::expert_communication}) {
                     out[category] += graph_.prices[price_of(id)][category] / ranks;
                 }
             }

@@ -2,6 +2,7 @@
 
 #include "models/scaled_device.hpp"
 #include "tools/driver/kind.hpp"
+#include "tools/explain/field_walk.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -55,6 +56,28 @@ double part(const Parts& parts, const std::string& name) {
     return 0;
 }
 
+// The links of every fabric, whatever its topology calls them: all its quantities of one dimension.
+class FabricScale final : public FieldWalk {
+  public:
+    FabricScale(Dimension dimension, double factor) : dimension_(dimension), factor_(factor) {}
+
+    void quantity(const Field& field, Dimension dimension, double& value) override {
+        const bool of_fabric = prefix().starts_with("fabric.") || prefix().find(".fabric.") != std::string::npos;
+        if (of_fabric && dimension == dimension_) {
+            value = std::clamp(value * factor_, field.min, field.max);
+        }
+    }
+
+  private:
+    Dimension dimension_;
+    double factor_;
+};
+
+void scale_fabrics(ClusterSpec& cluster, Dimension dimension, double factor) {
+    FabricScale scale(dimension, factor);
+    describe(scale, cluster);
+}
+
 struct WhatIf {
     const char* name;
     void (*change)(Scenario&, double more);
@@ -69,10 +92,7 @@ constexpr WhatIf kWhatIfs[] = {
     {"bandwidth between nodes",
      [](Scenario& s, double more) {
          for_each_node(s.cluster, [&](NodeSpec& node) { node.nic_bandwidth.value *= more; });
-         s.cluster.fabric.link *= more;
-         for (GroupSpec& group : s.cluster.groups) {
-             group.fabric.link *= more;
-         }
+         scale_fabrics(s.cluster, Dimension::rate, more);
      }},
     {"PCIe bandwidth",
      [](Scenario& s, double more) {
@@ -101,10 +121,7 @@ constexpr WhatIf kWhatIfs[] = {
              node.intra_latency.value /= more;
              node.nic_latency.value /= more;
          });
-         s.cluster.fabric.latency /= more;
-         for (GroupSpec& group : s.cluster.groups) {
-             group.fabric.latency /= more;
-         }
+         scale_fabrics(s.cluster, Dimension::time, 1 / more);
      }},
     {"lower host overhead",
      [](Scenario& s, double more) {
