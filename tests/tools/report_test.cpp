@@ -2,12 +2,15 @@
 
 #include "tests/support/command.hpp"
 #include "tests/support/support.hpp"
+#include "tools/report/over_time.hpp"
 #include "tools/report/svg.hpp"
+#include "workloads/serving/metrics/outcome.hpp"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
 #include <regex>
+#include <set>
 
 using namespace orrery;
 using namespace orrery::test;
@@ -327,4 +330,26 @@ TEST_CASE("plot writes charts as SVG that are well-formed, and says what a chart
     const Outcome bars = orrery_command("plot curves " + db + " --x status --y mfu --by plan.zero");
     CHECK(bars.code == 0);
     CHECK(bars.text.find(">done</text>") != std::string::npos);
+}
+
+TEST_CASE("a chart over time ends, with a mark and a sentence, where the timeline was cut") {
+    // Requests last 100 s; iterations of 0.1 ms fill the records after 20 s.
+    Timeline timeline;
+    timeline.lifelines.push_back({"requests", "decode", 1, 0, 0, 100e6});
+    for (std::size_t i = 1; i <= kMostIterationRecords; ++i) {
+        timeline.counters.push_back({"cache blocks", 0, 100.0 * static_cast<double>(i), 50});
+    }
+    const auto grid = nlohmann::json::parse(over_time_block(timeline));
+    const auto& cache = grid["blocks"][1];
+    REQUIRE(cache["title"] == "Cache");
+    REQUIRE(cache["series"].size() == 2);
+    for (const auto& point : cache["series"][0]["points"]) {
+        CHECK(point[0].get<double>() < 20);
+        CHECK(point[1].get<double>() > 49);
+    }
+    CHECK(cache["series"][1]["points"][0][0].get<double>() == doctest::Approx(20));
+    CHECK(cache["note"].get<std::string>().find("first 200000 iterations and ends at 20") != std::string::npos);
+    const auto& queue = grid["blocks"][0];
+    CHECK(queue["series"].size() == 2);
+    CHECK(queue["series"][0]["points"].size() == 120);
 }

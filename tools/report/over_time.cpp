@@ -1,6 +1,7 @@
 #include "tools/report/over_time.hpp"
 
 #include "tools/report/page.hpp"
+#include "workloads/serving/metrics/outcome.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -35,14 +36,16 @@ class Bins {
     }
     /// One event; the points are then events per second.
     void count(double at) { sums_[index(at)] += 1e6 / width_; }
-    [[nodiscard]] Json points() const {
+    /// Whole parts up to `cut`, behind which nothing was recorded.
+    [[nodiscard]] Json points(double cut) const {
         Json out = Json::array();
-        for (std::size_t i = 0; i < kBins; ++i) {
+        for (std::size_t i = 0; i < kBins && static_cast<double>(i + 1) * width_ <= cut * (1 + 1e-9); ++i) {
             out.push_back(
                 {rounded((static_cast<double>(i) + 0.5) * width_ * 1e-6), std::stod(fmt::format("{:.5g}", sums_[i]))});
         }
         return out;
     }
+    [[nodiscard]] double most() const { return *std::max_element(sums_.begin(), sums_.end()); }
 
   private:
     [[nodiscard]] std::size_t index(double at) const {
@@ -53,11 +56,40 @@ class Bins {
     std::vector<double> sums_;
 };
 
-Json chart(const char* title, const char* note, const char* y, double end_us,
+// How much of a run records cover: the first `most`, up to the last of them.
+struct Recorded {
+    std::size_t most;
+    const char* records;
+    std::size_t count = 0;
+    double last_us = 0;
+
+    void add(double at_us) {
+        ++count;
+        last_us = std::max(last_us, at_us);
+    }
+    [[nodiscard]] bool cut() const { return count >= most; }
+};
+
+// Where the records end, the lines end, at a mark: what came later is not zero.
+Json chart(const char* title, std::string note, const char* y, double end_us, const Recorded& recorded,
            const std::vector<std::pair<const char*, Bins>>& series) {
+    const double cut = recorded.cut() ? std::min(recorded.last_us, end_us) : end_us;
     Json lines = Json::array();
+    double most = 0;
     for (const auto& [name, bins] : series) {
-        lines.push_back({{"name", name}, {"points", bins.points()}});
+        lines.push_back({{"name", name}, {"points", bins.points(cut)}});
+        most = std::max(most, bins.most());
+    }
+    if (cut < end_us) {
+        const double at = rounded(cut * 1e-6);
+        lines.push_back({{"name", "end of the records"},
+                         {"points", Json::array({{at, 0}, {at, rounded(most)}})},
+                         {"colour", "#d55e00"},
+                         {"dashed", true}});
+    }
+    if (recorded.cut()) {
+        note += fmt::format(" The timeline holds the first {} {} and ends at {}; the run goes on.", recorded.most,
+                            recorded.records, seconds_text(cut * 1e-6));
     }
     return {{"kind", "lines"}, {"title", title}, {"note", note},
             {"x", "seconds"},  {"y", y},         {"end", rounded(end_us * 1e-6)},
@@ -68,16 +100,23 @@ Json chart(const char* title, const char* note, const char* y, double end_us,
 
 std::string over_time_block(const Timeline& timeline) {
     double end = 0;
+    Recorded lives{kMostLifeRecords, "parts of requests"};
+    Recorded iterations{kMostIterationRecords, "iterations"};
+    Recorded transfers{kMostTransferRecords, "KV transfers"};
     std::map<std::uint64_t, double> finished;  // requests by number, and their last instant
     for (const Lifeline& part : timeline.lifelines) {
         end = std::max(end, part.start_us + part.duration_us);
         if (part.name != kRequests) {
             continue;
         }
+        lives.add(part.start_us + part.duration_us);
         double& last = finished[part.id];
         last = std::max(last, part.start_us + part.duration_us);
     }
-    if (end <= 0) {
+    for (const Span& span : timeline.spans) {
+        end = std::max(end, span.start_us + span.duration_us);
+    }
+    if (timeline.lifelines.empty() || end <= 0) {
         return "";
     }
     Bins waiting(end);
@@ -99,11 +138,13 @@ std::string over_time_block(const Timeline& timeline) {
     Bins sending(end);
     for (const CounterPoint& point : timeline.counters) {
         if (point.name == "cache blocks") {
+            iterations.add(point.at_us);
             auto& [since, blocks] = held[point.process];
             cache.hold(since, point.at_us, blocks);
             since = point.at_us;
             blocks = point.value;
         } else if (point.name == kSent) {
+            transfers.add(point.at_us);
             auto& [since, gbps] = sent[point.process];
             sending.hold(since, point.at_us, gbps);
             since = point.at_us;
@@ -112,12 +153,13 @@ std::string over_time_block(const Timeline& timeline) {
     }
     Json blocks = Json::array();
     blocks.push_back(chart("Queue and batch", "Requests that wait, and those in the batch of a replica.", "requests",
-                           end, {{"waiting", waiting}, {"in a batch", running}}));
-    blocks.push_back(chart("Cache", "Blocks in use, over all replicas.", "blocks", end, {{"cache blocks", cache}}));
-    blocks.push_back(chart("Rate", "Requests that ended.", "requests per second", end, {{"finished", rate}}));
+                           end, lives, {{"waiting", waiting}, {"in a batch", running}}));
+    blocks.push_back(
+        chart("Cache", "Blocks in use, over all replicas.", "blocks", end, iterations, {{"cache blocks", cache}}));
+    blocks.push_back(chart("Rate", "Requests that ended.", "requests per second", end, lives, {{"finished", rate}}));
     if (!sent.empty()) {
-        blocks.push_back(
-            chart("KV transfers", "Keys and values on their way to other replicas.", "Gb/s", end, {{"sent", sending}}));
+        blocks.push_back(chart("KV transfers", "Keys and values on their way to other replicas.", "Gb/s", end,
+                               transfers, {{"sent", sending}}));
     }
     return Json{{"kind", "grid"}, {"title", "Over time"}, {"blocks", blocks}}.dump(-1, ' ', false,
                                                                                    Json::error_handler_t::replace);
