@@ -1,5 +1,6 @@
 // Reports and charts: the page draws itself in a browser, with the numbers of the JSON and nothing from a network.
 
+#include "tools/report/report.hpp"
 #include "tests/support/command.hpp"
 #include "tests/support/support.hpp"
 #include "tools/report/over_time.hpp"
@@ -352,4 +353,25 @@ TEST_CASE("a chart over time ends, with a mark and a sentence, where the timelin
     const auto& queue = grid["blocks"][0];
     CHECK(queue["series"].size() == 2);
     CHECK(queue["series"][0]["points"].size() == 120);
+}
+
+TEST_CASE(
+    "a sweep is judged by the headline of its kind, without its overloaded points, and says which have no results") {
+    ResultTable table;
+    table.columns = {"point", "requests.rate", "status", "ttft_s.mean", "e2e_s.mean", "overloaded", "message"};
+    const auto done = [&](double point, double ttft, double e2e, double overloaded) {
+        table.rows.push_back({point, point, std::string("done"), ttft, e2e, overloaded, Cell()});
+    };
+    done(0, 0.1, 3, 0);
+    done(1, 0.2, 2, 0);
+    done(2, 0.01, 0.5, 1);
+    table.rows.push_back({3.0, 3.0, std::string("infeasible"), Cell(), Cell(), Cell(), std::string("out of memory")});
+    const std::string page =
+        sweep_report("sweep", table, {"requests.rate"}, {"ttft_s.mean", "e2e_s.mean", "overloaded"});
+    CHECK(page.find("Best e2e_s.mean: 2 at point 1") != std::string::npos);
+    CHECK(page.find("\"lead\":\"e2e_s.mean\"") != std::string::npos);
+    CHECK(page.find("Points without results") != std::string::npos);
+    const Folder folder;
+    const std::string dom = drawn(folder, folder.file("sweep.html", page));
+    CHECK((dom.empty() || dom.find(">overloaded</td>") != std::string::npos));
 }

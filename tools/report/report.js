@@ -199,7 +199,10 @@ const draw = {
     // Curves, heat map and front of a sweep, over the columns that the reader chooses.
     explore(block, host) {
         const at = (name) => block.columns.indexOf(name);
-        const done = block.rows.filter((row) => row[at("status")] === "done");
+        // An overloaded point has no steady state: its latencies grow with the length of the run. It gets a mark in place of a value.
+        const overloaded = (row) => at("overloaded") >= 0 && row[at("overloaded")] > 0;
+        const all = block.rows.filter((row) => row[at("status")] === "done");
+        const done = all.filter((row) => !overloaded(row)), over = all.filter(overloaded);
         const several = block.keys.filter((key) => new Set(block.rows.map((row) => row[at(key)])).size > 1);
         const select = (label, names, chosen, change) => {
             const box = make("select", { "aria-label": label, onchange: change }, ...names.map((name) => make("option", { text: name, value: name })));
@@ -219,7 +222,7 @@ const draw = {
         };
         let current = null;
         const box = make("div"), heat = make("div", { class: "wide" });
-        const [metricLabel, metricBox] = select("metric", block.metrics, block.metrics[0], () => redraw());
+        const [metricLabel, metricBox] = select("metric", block.metrics, block.lead, () => redraw());
         const [xLabel, xBox] = select("along", several, several[0], () => redraw());
         const [sLabel, sBox] = select("by", several, several[1] || several[0], () => redraw());
         const redraw = () => {
@@ -229,23 +232,31 @@ const draw = {
             current?.destroy();
             box.replaceChildren();
             const words = xs.some((v) => typeof v === "string");  // an axis of words has no in-between: bars
+            const values = grid.flat().filter((v) => v != null), low = Math.min(...values), high = Math.max(...values);
+            const decades = low > 0 && high > 30 * low;
+            const cut = (xv, sv) => over.some((row) => row[at(x)] === xv && row[at(s)] === sv);
+            // At the upper edge, where the curve would leave the chart.
+            const marks = xs.map((xv) => values.length && ss.some((sv, i) => grid[i][xs.indexOf(xv)] == null && cut(xv, sv)) ? high : null);
+            const sets = ss.slice(0, 16).map((sv, i) => ({ label: s === x ? metric : `${s} ${short(sv)}`, data: s === x ? xs.map((_, j) => grid[j][j]) : grid[i], borderColor: colours[i % 8], backgroundColor: colours[i % 8], spanGaps: true })).slice(0, s === x ? 1 : 16);
+            if (marks.some((v) => v != null)) sets.push({ type: "line", label: "overloaded", data: marks, showLine: false, pointStyle: "crossRot", pointRadius: 7, borderColor: "#d55e00", backgroundColor: "#d55e00", borderWidth: 2 });
+            const y = `best ${metric}`;
             current = chart(box, {
                 type: words ? "bar" : "line",
-                data: { labels: xs.map(String), datasets: ss.slice(0, 16).map((sv, i) => ({ label: `${s} ${sv}`, data: grid[i], borderColor: colours[i % 8], backgroundColor: colours[i % 8], spanGaps: true })) },
-                options: { scales: { x: axis(x), y: axis(`best ${metric}`, { beginAtZero: words }) } }
+                data: { labels: xs.map((v) => String(short(v))), datasets: sets },
+                options: { scales: { x: axis(x), y: decades ? logarithmic(y) : axis(y, { beginAtZero: words }) } }
             });
-            const values = grid.flat().filter((v) => v != null), low = Math.min(...values), high = Math.max(...values);
-            const cell = (v) => {
-                if (v == null) return make("td", { class: "heat soft", text: "-" });
-                const f = high > low ? (v - low) / (high - low) : 0, mix = (a, b) => Math.round(a + (b - a) * f);
+            const cell = (v, wanted) => {
+                if (v == null) return make("td", { class: "heat soft", text: wanted ? "overloaded" : "-" });
+                const place = decades ? Math.log : (value) => value;
+                const f = high > low ? (place(v) - place(low)) / (place(high) - place(low)) : 0, mix = (a, b) => Math.round(a + (b - a) * f);
                 return make("td", { class: "heat", style: `background:rgb(${mix(20, 253)},${mix(60, 231)},${mix(120, 140)});color:${f < 0.35 ? "#fff" : "#111"}`, text: String(Number(v.toPrecision(4))) });
             };
             heat.replaceChildren(make("table", {}, make("tr", {}, make("th", { text: `${s} \\ ${x}` }), ...xs.map((v) => make("th", { class: "heat", text: short(v) }))),
-                ...ss.map((sv, i) => make("tr", {}, make("th", { text: short(sv) }), ...grid[i].map(cell)))));
+                ...ss.map((sv, i) => make("tr", {}, make("th", { text: short(sv) }), ...grid[i].map((v, j) => cell(v, cut(xs[j], sv)))))));
         };
-        host.append(make("div", { class: "controls" }, metricLabel, xLabel, sLabel), make("p", { class: "soft", text: "Each value is the best over all other axes." }), box, heat);
+        host.append(make("div", { class: "controls" }, metricLabel, xLabel, sLabel), make("p", { class: "soft", text: "Each value is the best over all other axes." + (over.length ? ` ${over.length} overloaded points have a mark in place of a value.` : "") }), box, heat);
         redraw();
-        const [time, memory] = [block.metrics[0], block.metrics.find((m) => m.startsWith("memory"))];
+        const [time, memory] = [block.lead, block.metrics.find((m) => m.startsWith("memory"))];
         if (!memory || memory === time) return;
         const points = done.map((row) => [row[at(memory)], row[at(time)], "point " + row[0]]).filter((p) => typeof p[0] === "number" && typeof p[1] === "number");
         points.sort((a, b) => a[0] - b[0] || a[1] - b[1]);
