@@ -375,3 +375,15 @@ TEST_CASE(
     const std::string dom = drawn(folder, folder.file("sweep.html", page));
     CHECK((dom.empty() || dom.find(">overloaded</td>") != std::string::npos));
 }
+
+TEST_CASE(
+    "bars of memory end at the GPU's capacity, and those of what would help at what one thing alone could bring") {
+    const Folder folder;
+    const std::string page = folder.file("report.html");
+    REQUIRE(orrery_command("run " + folder.file("small.yaml", kSmallTraining) + " --quiet --report " + page).code == 0);
+    const std::string text = read(page);
+    CHECK(text.find("\"capacity\":{\"value\":") != std::string::npos);
+    CHECK(text.find("bound by that alone: 9.1 %") != std::string::npos);
+    const std::string dom = drawn(folder, page);
+    CHECK((dom.empty() || dom.find("class=\"limit\"") != std::string::npos));
+}

@@ -14,7 +14,8 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-constexpr double kWorthDrawing = 0.0005;  // of the headline
+constexpr double kMostGain = 1 - 1 / 1.1;  // of 10 % more of what alone binds a run
+constexpr double kWorthDrawing = 0.0005;   // of the headline
 
 std::string share_text(double part, double whole) {
     return fmt::format("{:.1f} %", whole > 0 ? 100 * part / whole : 0);
@@ -36,9 +37,12 @@ Json lever_bars(const Explanation& why) {
     }
     return {{"kind", "bars"},
             {"title", "What would help"},
-            {"note", "Simulated again with 10 % more of each; of latency, overhead and load 10 % less." +
-                         (why.replicas > 1 ? fmt::format(" Mean of {} pairs of runs with equal seeds.", why.replicas)
-                                           : std::string())},
+            {"note",
+             "Simulated again with 10 % more of each; of latency, overhead and load 10 % less. The full width is what "
+             "the run would gain if it were bound by that alone: 9.1 %." +
+                 (why.replicas > 1 ? fmt::format(" Mean of {} pairs of runs with equal seeds.", why.replicas)
+                                   : std::string())},
+            {"most", rounded(kMostGain * why.seconds)},
             {"items", items}};
 }
 
@@ -54,13 +58,16 @@ Json campaign_bars(const CampaignLevers& campaign) {
                                         lever.noise > 0 ? fmt::format(" +-{:.3f}", 100 * lever.noise) : "")},
              {"colour", lever.change < 0 ? "#d55e00" : "#009e73"}});
     }
-    return {{"kind", "bars"},
-            {"title", "What would change goodput"},
-            {"note",
-             fmt::format(
-                 "The campaign again with one change: points of its {:.2f} %, mean of {} run{} of equal seed{}.",
-                 100 * campaign.goodput, campaign.runs, campaign.runs == 1 ? "" : "s", campaign.runs == 1 ? "" : "s")},
-            {"items", items}};
+    return {
+        {"kind", "bars"},
+        {"title", "What would change goodput"},
+        {"note",
+         fmt::format(
+             "The campaign again with one change: points of its {:.2f} %, mean of {} run{} of equal seed{}. The full "
+             "width is all that is lost.",
+             100 * campaign.goodput, campaign.runs, campaign.runs == 1 ? "" : "s", campaign.runs == 1 ? "" : "s")},
+        {"most", rounded(1 - campaign.goodput)},
+        {"items", items}};
 }
 
 Json path_bars(const std::vector<BlameRow>& path, double seconds, const std::string& title, const std::string& note) {

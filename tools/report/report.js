@@ -59,7 +59,8 @@ const draw = {
         host.append(grid);
     },
     bars(block, host) {
-        const most = Math.max(...block.items.map((item) => Math.abs(item.value)), 1e-300);
+        // What the full width stands for: `most` of the block, or the longest bar.
+        const most = Math.max(...block.items.map((item) => Math.abs(item.value)), block.most ?? 1e-300);
         // Where some are below zero, zero stands in the middle.
         const middle = block.items.some((item) => item.value < 0) ? 50 : 0;
         for (const item of block.items) {
@@ -79,20 +80,24 @@ const draw = {
         host.append(box);
         for (const child of block.blocks) section(child, box);
     },
-    // Rows of parts that fill them, with one legend; the rows share no scale.
+    // Rows of parts with one legend. With a capacity the rows share its scale, and each has a line there; else parts fill them.
     stacks(block, host) {
         const names = new Map();
+        const total = (row) => row.parts.reduce((sum, part) => sum + part.value, 0);
+        const scale = block.capacity ? 1.02 * Math.max(block.capacity.value, ...block.rows.map(total)) : 0;
+        const limit = () => scale ? make("i", { class: "limit", style: `left:${100 * block.capacity.value / scale}%`, title: block.capacity.text }) : null;
         for (const row of block.rows) {
             const track = make("span", { class: "stack" });
-            const whole = row.parts.reduce((sum, part) => sum + part.value, 0) || 1;
+            const whole = scale || total(row) || 1;
             for (const part of row.parts) {
                 names.set(part.name, part.colour);
                 track.append(make("i", { style: `width:${100 * part.value / whole}%;background:${part.colour}`, title: `${part.name}: ${part.text}` }));
             }
-            host.append(make("div", { class: "bar" }, make("span", { text: breakable(row.name) }), make("span", { class: "track" }, track), make("span", { text: row.text })));
+            host.append(make("div", { class: "bar" }, make("span", { text: breakable(row.name) }), make("span", { class: "track" }, track, limit()), make("span", { text: row.text })));
         }
         const legend = make("div", { class: "legend" });
         for (const [name, colour] of names) legend.append(make("span", {}, make("i", { style: `background:${colour}` }), name));
+        if (scale) legend.append(make("span", {}, make("i", { class: "key" }), block.capacity.text));
         host.append(legend);
         const columns = ["part", ...block.rows.map((row) => row.name)];
         const rows = [...names.keys()].map((name) => [name, ...block.rows.map((row) => row.parts.find((part) => part.name === name)?.text ?? "-")]);

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 
 namespace orrery {
@@ -207,7 +208,14 @@ Json utilisation(const Timeline& timeline) {
 }
 
 // What fills a GPU, by kind: a row for each stage, at most sixteen.
-Json memory_stacks(const std::vector<MemoryUse>& stages) {
+// The GPUs' memory where it is the least.
+double memory_capacity(ClusterSpec cluster) {
+    double least = std::numeric_limits<double>::infinity();
+    for_each_node(cluster, [&](NodeSpec& node) { least = std::min(least, node.gpu.memory.value); });
+    return least;
+}
+
+Json memory_stacks(const std::vector<MemoryUse>& stages, double capacity) {
     constexpr std::size_t kStages = 16;
     Json rows = Json::array();
     for (std::size_t i = 0; i < std::min(stages.size(), kStages); ++i) {
@@ -233,6 +241,7 @@ Json memory_stacks(const std::vector<MemoryUse>& stages) {
         {"title", "Memory by kind"},
         {"note", stages.size() > kStages ? fmt::format("Of a GPU; the first {} of {} stages.", kStages, stages.size())
                                          : std::string("Of a GPU at its fullest.")},
+        {"capacity", {{"value", rounded(capacity)}, {"text", "the GPU has " + value_text(capacity, "B")}}},
         {"rows", rows}};
 }
 
@@ -336,7 +345,7 @@ std::string run_report(const Scenario& scenario, const RunOutput& out, const Exp
         blocks.push_back(std::move(block));
     }
     if (out.training) {
-        blocks.push_back(memory_stacks(out.training->memory));
+        blocks.push_back(memory_stacks(out.training->memory, memory_capacity(scenario.cluster)));
     }
     if (const std::string over_time = row_of(scenario.kind).requests ? over_time_block(out.timeline) : "";
         !over_time.empty()) {
