@@ -387,3 +387,37 @@ TEST_CASE(
     const std::string dom = drawn(folder, page);
     CHECK((dom.empty() || dom.find("class=\"limit\"") != std::string::npos));
 }
+
+TEST_CASE("axes of charts have names and numbers for people") {
+    CHECK(axis_name("iteration_time_s") == "iteration time");
+    CHECK(axis_name("memory_per_gpu_gib") == "memory per GPU, GiB");
+    CHECK(axis_name("ttft_s.p99") == "TTFT, p99");
+    CHECK(axis_name("tokens_per_s") == "tokens per s");
+    CHECK(axis_name("plan.tensor") == "plan.tensor");
+    CHECK(axis_number("tokens_per_s", 598400) == "598,400");
+    CHECK(axis_number("iteration_time_s", 0.0125) == "12.5 ms");
+    CHECK(axis_number("mfu", 0.375) == "0.375");
+}
+
+TEST_CASE("a Clos given as a graph is drawn by level, with the names of its switches") {
+    const Folder folder;
+    const std::string file =
+        folder.file("clos.yaml",
+                    "orrery: 1\nkind: network\ncluster: {hosts: 4, fabric: {kind: graph, link: 10 GB/s, switches: "
+                    "[{name: leaf-a, nodes: "
+                    "2}, {name: leaf-b, nodes: 2}, {name: spine-a}, {name: spine-b}], links: [{from: leaf-a, to: "
+                    "spine-a, link: 10 GB/s}, {from: leaf-a, to: spine-b, link: 10 GB/s}, {from: leaf-b, to: spine-a, "
+                    "link: 10 GB/s}, {from: leaf-b, to: spine-b, link: 10 GB/s}]}}\ntraffic: {pattern: permutation, "
+                    "size: 1 MB}\nnetwork: {fidelity: fluid}\n");
+    const Outcome out = orrery_command("plot fabric " + file);
+    REQUIRE(out.code == 0);
+    std::map<std::string, std::set<std::string>> heights;  // of the switches, by level
+    const std::regex circle("cy=\"([0-9.]+)\" r=\"6.0\" fill=\"[^\"]*\"><title>(leaf|spine)-");
+    for (auto it = std::sregex_iterator(out.text.begin(), out.text.end(), circle); it != std::sregex_iterator(); ++it) {
+        heights[(*it)[2]].insert((*it)[1]);
+    }
+    REQUIRE(heights["leaf"].size() == 1);
+    REQUIRE(heights["spine"].size() == 1);
+    CHECK(std::stod(*heights["spine"].begin()) < std::stod(*heights["leaf"].begin()));
+    CHECK(out.text.find(">spine-b</text>") != std::string::npos);
+}

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 namespace orrery::inline program {
 
@@ -60,10 +61,10 @@ std::string needed(const CommandLine& line, const char* option) {
     return line.text(option);
 }
 
-// "mfu (higher is better)"
+// "MFU (higher is better)"
 std::string titled(const std::string& metric) {
     const std::string better = better_text(metric);
-    return better.empty() ? metric : fmt::format("{} ({})", metric, better);
+    return better.empty() ? axis_name(metric) : fmt::format("{} ({})", axis_name(metric), better);
 }
 
 // Which way a column is better: as the command line says, else as the metric is. Throws ConfigError where neither tells.
@@ -160,27 +161,46 @@ std::string plot_pareto(const ResultTable& table, const CommandLine& line) {
     const std::size_t yc = table.column(y);
     const Better x_better = better_side(line, x);
     const Better y_better = better_side(line, y);
-    CurveSeries points{"points", {}, false};
+    // By what --by names, with the number of each point.
+    std::map<std::string, CurveSeries> groups;
+    std::vector<std::pair<std::pair<double, double>, std::string>> points;
     for (const auto& row : table.rows) {
         if (std::holds_alternative<double>(row[xc]) && std::holds_alternative<double>(row[yc])) {
-            points.points.emplace_back(std::get<double>(row[xc]), std::get<double>(row[yc]));
+            const std::string group =
+                line.has("by") ? line.text("by") + " " + cell_text(row[table.column(line.text("by"))]) : "points";
+            points.push_back({{std::get<double>(row[xc]), std::get<double>(row[yc])},
+                              "point " + cell_text(row[table.column("point")])});
+            CurveSeries& own = groups.try_emplace(group, CurveSeries{group, {}, false}).first->second;
+            own.points.push_back(points.back().first);
         }
     }
     // From the best x on: a point is on the front when its y is better than that of all before.
     const auto before = [](Better better, double a, double b) { return better == Better::lower ? a < b : a > b; };
-    std::sort(points.points.begin(), points.points.end(), [&](const auto& a, const auto& b) {
+    std::stable_sort(points.begin(), points.end(), [&](const auto& left, const auto& right) {
+        const auto& [a, b] = std::pair(left.first, right.first);
         return a.first != b.first ? before(x_better, a.first, b.first) : before(y_better, a.second, b.second);
     });
     CurveSeries front{"front", {}, true};
-    for (const auto& point : points.points) {
-        if (front.points.empty() || before(y_better, point.second, front.points.back().second)) {
-            front.points.push_back(point);
+    std::vector<std::pair<std::pair<double, double>, std::string>> on_front;
+    for (const auto& point : points) {
+        if (on_front.empty() || before(y_better, point.first.second, on_front.back().first.second)) {
+            on_front.push_back(point);
         }
     }
-    std::sort(front.points.begin(), front.points.end());
+    std::sort(on_front.begin(), on_front.end());
+    for (const auto& [point, name] : on_front) {
+        front.points.push_back(point);
+        front.labels.push_back(name);
+    }
+    // The front below, so that its points keep the colours of what they belong to.
+    std::vector<CurveSeries> series = {std::move(front)};
+    for (auto& [name, group] : groups) {
+        series.push_back(std::move(group));
+    }
     const auto word = [](Better better) { return better == Better::lower ? "lower" : "higher"; };
-    return curves_svg(fmt::format("Pareto front: {} {} and {} {} is better", word(x_better), x, word(y_better), y), x,
-                      y, {points, front}, ChartStyle());
+    return curves_svg(fmt::format("Pareto front: {} {} and {} {} is better", word(x_better), axis_name(x),
+                                  word(y_better), axis_name(y)),
+                      x, y, series, ChartStyle());
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <map>
 #include <set>
@@ -106,6 +107,7 @@ std::vector<double> ticks(double low, double high) {
 std::string dark_mode(const ChartStyle& style) {
     return fmt::format(
         "<style>@media (prefers-color-scheme: dark) {{ svg text[fill=\"{0}\"] {{ fill: #e8e8ea; }} "
+        "svg text[stroke] {{ stroke: #16181c; }} "
         "svg line[stroke=\"{1}\"] {{ stroke: #4a505a; }} svg > rect.back {{ fill: #16181c; }} }}</style>\n"
         "<rect class=\"back\" width=\"100%\" height=\"100%\" fill=\"{2}\"/>\n",
         style.ink, style.grid, style.background);
@@ -216,7 +218,7 @@ std::string groups_svg(const std::string& title, const std::vector<std::string>&
                 const double width = most > 0 ? kWide * std::max(0.0, *value) / most : 0;
                 const double bar = y + kBar * static_cast<double>(s);
                 canvas.box(left, bar + 2, width, kBar - 4, colour_of(s));
-                canvas.text(left + width + 6, bar + 13, fmt::format("{:.4g}", *value), "start");
+                canvas.text(left + width + 6, bar + 13, axis_number(title, *value), "start");
             }
         }
     }
@@ -386,9 +388,60 @@ std::string timeline_svg(const std::string& title, const Timeline& timeline, Tim
     return canvas.finish();
 }
 
+namespace {
+
+bool in_seconds(const std::string& metric) {
+    const std::string name = metric.substr(0, metric.find('.'));
+    return name.ends_with("_s") && !name.ends_with("_per_s");
+}
+
+}  // namespace
+
+std::string axis_name(const std::string& metric) {
+    constexpr std::pair<const char*, const char*> kUnits[] = {{"_gib", "GiB"}, {"_gbps", "Gb/s"}, {"_usd", "USD"},
+                                                              {"_bytes", "B"}, {"_w", "W"},       {"_j", "J"}};
+    const std::size_t dot = std::min(metric.find('.'), metric.size());
+    std::string name = metric.substr(0, dot);
+    std::string unit;
+    for (const auto& [suffix, own] : kUnits) {
+        if (name.ends_with(suffix)) {
+            name.resize(name.size() - std::string(suffix).size());
+            unit = std::string(", ") + own;
+            break;
+        }
+    }
+    if (in_seconds(name)) {
+        name.resize(name.size() - 2);
+    } else if (unit.empty() && name.find('_') == std::string::npos) {
+        return metric;  // a key such as plan.tensor stays as it is written
+    }
+    std::replace(name.begin(), name.end(), '_', ' ');
+    for (const std::string acronym : {"gpu", "ttft", "tpot", "tbt", "slo"}) {
+        if (const std::size_t at = name.find(acronym); at != std::string::npos) {
+            std::transform(acronym.begin(), acronym.end(), name.begin() + static_cast<std::ptrdiff_t>(at),
+                           [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+        }
+    }
+    return name + (dot < metric.size() ? ", " + metric.substr(dot + 1) : "") + unit;
+}
+
+std::string axis_number(const std::string& metric, double value) {
+    if (in_seconds(metric)) {
+        return value == 0 ? "0" : report::seconds_text(value);
+    }
+    if (std::abs(value) < 1e4 || std::abs(value) >= 1e15) {
+        return fmt::format("{:.4g}", value);
+    }
+    std::string digits = fmt::format("{:.0f}", std::abs(value));
+    for (std::size_t at = digits.size(); at > 3; at -= 3) {
+        digits.insert(at - 3, ",");
+    }
+    return (value < 0 ? "-" : "") + digits;
+}
+
 std::string curves_svg(const std::string& title, const std::string& x_label, const std::string& y_label,
                        const std::vector<CurveSeries>& series, const ChartStyle& style) {
-    constexpr double kLeft = 70;
+    constexpr double kLeft = 96;
     constexpr double kTop = 34;
     constexpr double kWide = 520;
     constexpr double kHigh = 340;
@@ -416,19 +469,29 @@ std::string curves_svg(const std::string& title, const std::string& x_label, con
     };
     widen(x_low, x_high);
     widen(y_low, y_high);
-    Canvas canvas(760, kTop + kHigh + 50, title, style);
+    // Room for what stands at the edge.
+    const double margin = 0.04 * (x_high - x_low);
+    x_low -= margin;
+    x_high += margin;
+    y_high += 0.04 * (y_high - y_low);
+    std::size_t longest = 0;
+    for (const CurveSeries& s : series) {
+        longest = std::max(longest, s.name.size());
+    }
+    Canvas canvas(kLeft + kWide + 44 + std::max(100.0, 6.5 * static_cast<double>(longest)), kTop + kHigh + 50, title,
+                  style);
     const auto px = [&](double x) { return kLeft + kWide * (x - x_low) / (x_high - x_low); };
     const auto py = [&](double y) { return kTop + kHigh * (1 - (y - y_low) / (y_high - y_low)); };
     for (const double tick : ticks(x_low, x_high)) {
         canvas.line(px(tick), kTop, px(tick), kTop + kHigh, style.grid, 0.5);
-        canvas.text(px(tick), kTop + kHigh + 16, fmt::format("{:.4g}", tick), "middle");
+        canvas.text(px(tick), kTop + kHigh + 16, axis_number(x_label, tick), "middle");
     }
     for (const double tick : ticks(y_low, y_high)) {
         canvas.line(kLeft, py(tick), kLeft + kWide, py(tick), style.grid, 0.5);
-        canvas.text(kLeft - 6, py(tick) + 4, fmt::format("{:.4g}", tick), "end");
+        canvas.text(kLeft - 6, py(tick) + 4, axis_number(y_label, tick), "end");
     }
-    canvas.text(kLeft + kWide / 2, kTop + kHigh + 36, x_label, "middle");
-    canvas.vertical(18, kTop + kHigh / 2, y_label);
+    canvas.text(kLeft + kWide / 2, kTop + kHigh + 36, axis_name(x_label), "middle");
+    canvas.vertical(18, kTop + kHigh / 2, axis_name(y_label));
     for (std::size_t i = 0; i < series.size(); ++i) {
         std::string path;
         for (const auto& [x, y] : series[i].points) {
@@ -438,8 +501,14 @@ std::string curves_svg(const std::string& title, const std::string& x_label, con
             canvas.raw(
                 fmt::format("<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.5\"/>\n", path, colour_of(i)));
         }
-        for (const auto& [x, y] : series[i].points) {
-            canvas.dot(px(x), py(y), colour_of(i), fmt::format("{}: {:.6g}, {:.6g}", series[i].name, x, y));
+        for (std::size_t k = 0; k < series[i].points.size(); ++k) {
+            const auto& [x, y] = series[i].points[k];
+            canvas.dot(px(x), py(y), colour_of(i),
+                       fmt::format("{}: {}, {}", series[i].name, axis_number(x_label, x), axis_number(y_label, y)));
+            if (k < series[i].labels.size()) {
+                const bool left = px(x) > kLeft + kWide / 2;
+                canvas.text(px(x) + (left ? -6 : 6), py(y) - 6, series[i].labels[k], left ? "end" : "start", 10);
+            }
         }
         if (i < 16) {
             const double y = kTop + 8 + 18 * static_cast<double>(i);

@@ -24,7 +24,13 @@ struct CurveSeries {
     std::string name;
     std::vector<std::pair<double, double>> points;  ///< in the order in which they are joined
     bool joined = true;
+    std::vector<std::string> labels = {};  ///< of the points, written beside them; none: no label
 };
+
+/// A metric's name for people, with its unit where its values do not say it: "memory per GPU, GiB".
+[[nodiscard]] std::string axis_name(const std::string& metric);
+/// A value of it, with its unit where the name does not say it: "12.5 ms", "598,400".
+[[nodiscard]] std::string axis_number(const std::string& metric, double value);
 
 /// Horizontal bars of seconds with their shares.
 [[nodiscard]] std::string bars_svg(const std::string& title, const std::vector<std::pair<std::string, double>>& parts,

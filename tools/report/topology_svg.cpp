@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <numbers>
 
@@ -47,6 +48,8 @@ class Picture {
             draw_grid(*product);
         } else if (links_.empty()) {
             draw_rails();
+        } else if (const std::vector<std::uint32_t> levels = levels_of_switches(); !levels.empty()) {
+            draw_levels(levels);
         } else {
             draw_circle();
         }
@@ -176,6 +179,77 @@ class Picture {
             note_ = fmt::format("; drawn: {} of {} nodes, {} of {} switches", nodes, shape.nodes, rails,
                                 fabric_.topology().switches());
         }
+    }
+
+    // How many links each switch is from the nearest with nodes, where links join neighbouring levels alone; else none.
+    [[nodiscard]] std::vector<std::uint32_t> levels_of_switches() const {
+        constexpr std::uint32_t kUnknown = std::numeric_limits<std::uint32_t>::max();
+        std::vector<std::uint32_t> level(fabric_.topology().switches(), kUnknown);
+        for (std::uint32_t nic = 0; nic < fabric_.shape().nics(); ++nic) {
+            level[fabric_.topology().switch_of(nic)] = 0;
+        }
+        std::uint32_t found = 0;
+        for (std::uint32_t at = 0; at <= found; ++at) {
+            for (const SwitchLink& link : links_) {
+                if (level[link.from] == at && level[link.to] == kUnknown) {
+                    level[link.to] = found = at + 1;
+                }
+            }
+        }
+        const bool layered = found > 0 && std::none_of(links_.begin(), links_.end(), [&](const SwitchLink& link) {
+                                 return level[link.from] == level[link.to];
+                             });
+        const bool few = std::all_of(level.begin(), level.end(), [&](std::uint32_t one) {
+            return one != kUnknown && std::count(level.begin(), level.end(), one) <= kMostInCircle;
+        });
+        return layered && few ? level : std::vector<std::uint32_t>();
+    }
+
+    // A row for each level, the switches with nodes at the bottom.
+    void draw_levels(const std::vector<std::uint32_t>& level) {
+        constexpr double kRow = 130;
+        constexpr std::uint32_t kNamedInRow = 64;
+        const std::uint32_t top = *std::max_element(level.begin(), level.end());
+        std::vector<std::uint32_t> count(top + 1, 0);
+        std::vector<std::uint32_t> place;
+        for (const std::uint32_t one : level) {
+            place.push_back(count[one]++);
+        }
+        const auto at = [&](std::uint32_t i) {
+            return Point{30 + (kWide - 60) * (place[i] + 0.5) / count[level[i]], 110 + kRow * (top - level[i])};
+        };
+        for (const auto& [ends, used] : pairs()) {
+            line(at(ends.first), at(ends.second), stroke(used));
+        }
+        for (std::uint32_t i = 0; i < level.size(); ++i) {
+            const std::uint32_t row = count[level[i]];
+            const std::string name = fabric_.topology().switch_name(i);
+            dot(at(i), row > 32 ? 3 : 6, name);
+            if (row > kNamedInRow) {
+                continue;
+            }
+            // Above its row, and below the lowest; upright where there is no room beside each other.
+            const double y = at(i).y + (level[i] == 0 ? 20 : -12);
+            const bool upright = 6.5 * static_cast<double>(name.size() + 1) > (kWide - 60) / row;
+            if (upright) {
+                tilted({at(i).x + 3, y}, name, level[i] == 0 ? "end" : "start", row > 32 ? 8 : 10);
+            } else {
+                // Links pass behind it.
+                dots_ += fmt::format(
+                    "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\" font-size=\"10\" fill=\"{}\" stroke=\"{}\" "
+                    "stroke-width=\"3\" paint-order=\"stroke\">{}</text>\n",
+                    at(i).x, y, style_.ink, style_.background == "none" ? "var(--back)" : style_.background,
+                    escaped(name));
+            }
+        }
+        high_ += 40;
+    }
+
+    void tilted(Point at, const std::string& words, const char* anchor, int size) {
+        dots_ += fmt::format(
+            "<text transform=\"translate({:.1f} {:.1f}) rotate(-90)\" text-anchor=\"{}\" font-size=\"{}\" "
+            "fill=\"{}\">{}</text>\n",
+            at.x, at.y, anchor, size, style_.ink, escaped(words));
     }
 
     void draw_circle() {
