@@ -62,3 +62,13 @@ plan: {data: 8, global_batch: 8, micro_batch: 1}
 )";
     CHECK(test::refusal(one).find("unlike GPUs") != std::string::npos);
 }
+
+TEST_CASE("a resolved scenario with a budget of the cluster alone reads back") {
+    const Scenario given = test::scenario(R"(orrery: 1
+kind: training
+cluster: {nodes: 1, node: dgx-h100, power: {cluster: 5 kW}}
+model: {layers: 4, hidden: 1024, heads: 8, vocabulary: 32000, sequence: 512}
+plan: {data: 8, global_batch: 8, micro_batch: 1}
+)");
+    CHECK(resolved_json(test::scenario(resolved_json(given))) == resolved_json(given));
+}
