@@ -284,3 +284,15 @@ TEST_CASE("serving: a damaged scenario runs, or is refused with its place or as 
     }
     CHECK(ran >= 4 * test::scale());
 }
+
+TEST_CASE("serving: replicas are busy for no more than the whole time, though their last iteration goes on") {
+    // Every request gives up within the first iteration.
+    const Summary summary =
+        run(scenario(
+                "orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\nmodel: {preset: llama-2-7b, layers: "
+                "4}\nengine: {tensor: 2, scheduler: {kind: chunked-prefill, token_budget: 2048, max_sequences: "
+                "512}}\nrequests: {arrivals: at-once, count: 600, prompt: 300, output: 60, timeout: 0.001 s}\n"),
+            models(), {})
+            .summary;
+    CHECK(summary.find("busy_fraction")->value == doctest::Approx(1));
+}

@@ -212,7 +212,8 @@ class Writer {
                                                 pool.replicas == 1 ? "" : "s", pool.limits.blocks, pool.limits.block));
         }
         summary.add("cache_peak_fraction", static_cast<double>(result.most_blocks) / static_cast<double>(blocks), "1");
-        summary.add("busy_fraction", result.busy_s / std::max(result.end_s * replicas, 1e-12), "1");
+        // An iteration may go on when the last request has been accounted for: the time ends there.
+        summary.add("busy_fraction", std::min(1.0, result.busy_s / std::max(result.end_s * replicas, 1e-12)), "1");
     }
 
     // What only some engines have.
