@@ -496,6 +496,16 @@ TEST_CASE("more memory than --memory-limit ends with 3, and a long run says so b
     // Each of 1,024 ranks sends twice the size in packets of 4 KiB; an eighth leaves its node, over four links.
     CHECK(much.what == "4.3e+09 packet-hops");
     CHECK(much.seconds > 60);
+    // Whoever waits for a slow memory has timeouts all along.
+    const auto memory = [](const char* rate) {
+        return expected_cost(
+            scenario(fmt::format("orrery: 1\nkind: network\ncluster: {{hosts: 16, fabric: {{hosts_per_leaf: 4, spines: 2, "
+                                 "link: 100 Gbps}}}}\ntraffic: {{pattern: permutation, size: 1 MiB}}\nnetwork: "
+                                 "{{fidelity: packet, transport: {{kind: dctcp}}, nic: {{host_memory: {}}}}}\n",
+                                 rate)));
+    };
+    CHECK(memory("100 GB/s").seconds < 1);
+    CHECK(memory("1000 B/s").seconds > 20);
     // A sequence of a million tokens fills most of the cache, so that few share an iteration.
     const auto answers = [](const char* tokens) {
         return expected_cost(

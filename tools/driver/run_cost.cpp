@@ -35,6 +35,7 @@ constexpr double kIteration = 4e-7;      // s, of a batch that decodes
 constexpr Price kCampaignStep = {3e-7, 0};  // a fault, or a stretch of training with its checkpoint
 constexpr Price kSlowState = {1.2e-4, 1200};  // of an iteration that a campaign prepares, and whose time it keeps
 constexpr double kHops = 4;                 // links of a path through a fabric of two tiers
+constexpr double kTimeout = 8;              // round trips
 constexpr double kTasksPerPass = 8;         // of a pipeline stage: compute, its transfers and what they wait for
 constexpr double kPacketHost =
     10.5 * 1024;                            // B of a host at packet fidelity, with its ports: 16,384 and 32,768 of them
@@ -55,12 +56,23 @@ double endpoints(const ClusterSpec& cluster) {
     return static_cast<double>(cluster.nodes > 0 ? cluster.nodes * cluster.node.gpus : cluster.hosts);
 }
 
+double nic_rate(const ClusterSpec& cluster) {
+    const double rate = cluster.nodes > 0 ? cluster.node.nic_bandwidth.value : cluster.fabric.link;
+    return rate > 0 ? rate : 1e15;
+}
+
 // `crossing`: the share of bytes that leave their node.
 RunCost cost_of_messages(const Scenario& s, double messages, double bytes, const Price& each, double crossing = 1) {
     if (s.network.fidelity == Fidelity::packet) {
         const double packets = crossing * std::max(messages, bytes / s.network.packets.mtu);
         RunCost out = cost_of(kHops * packets, kPacketHop, "packet-hops");
         out.bytes = messages * kMessage.bytes + endpoints(s.cluster) * kPacketHost;
+        // What waits long for the memory of a host runs into timeouts meanwhile, one in so many round trips.
+        if (const PacketSpec& of = s.network.packets; of.nic.host_memory > 0) {
+            const double round_trip = 2 * kHops * (s.cluster.fabric.latency + of.mtu / nic_rate(s.cluster));
+            const double timeout = of.transport.timeout > 0 ? of.transport.timeout : kTimeout * round_trip;
+            out.seconds += kPacketHop.seconds * crossing * bytes / of.nic.host_memory / timeout;
+        }
         return out;
     }
     return cost_of(messages, each, "messages");
