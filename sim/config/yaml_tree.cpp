@@ -9,6 +9,7 @@
 #include <map>
 #include <sstream>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace orrery::inline config {
 
@@ -18,16 +19,23 @@ constexpr const char* kMerge = "<<";
 constexpr std::size_t kMaxBytes = 16U << 20;
 constexpr std::size_t kMaxDepth = 64;
 constexpr std::size_t kMaxNodes = 1'000'000;  // after aliases are expanded
+constexpr std::size_t kMaxText = 64U << 20;   // bytes of words, after aliases are expanded
 
-std::size_t count_nodes(const YamlNode& node) {
-    std::size_t count = 1;
+struct Size {
+    std::size_t nodes = 0;
+    std::size_t text = 0;
+};
+
+void add_size(const YamlNode& node, Size& size) {
+    ++size.nodes;
+    size.text += node.scalar.size();
     for (const YamlNode& item : node.items) {
-        count += count_nodes(item);
+        add_size(item, size);
     }
     for (const YamlNode::Entry& entry : node.entries) {
-        count += count_nodes(entry.value);
+        size.text += entry.key.size();
+        add_size(entry.value, size);
     }
-    return count;
 }
 
 // Builds the tree from yaml-cpp's events, which keep positions, duplicates and aliases apart.
@@ -45,7 +53,8 @@ class TreeBuilder final : public YAML::EventHandler {
         if (found == anchors_.end()) {
             fail(mark, "an alias cannot refer to the value it is part of");
         }
-        nodes_ += found->second.second;
+        size_.nodes += found->second.second.nodes;
+        size_.text += found->second.second.text;
         check_size(mark);
         finish(YamlNode(found->second.first), 0);
     }
@@ -99,14 +108,18 @@ class TreeBuilder final : public YAML::EventHandler {
     YamlNode make(const YAML::Mark& mark) {
         YamlNode node;
         node.mark = mark_at(mark);
-        ++nodes_;
+        ++size_.nodes;
         check_size(mark);
         return node;
     }
 
     void check_size(const YAML::Mark& mark) {
-        if (nodes_ > kMaxNodes) {
+        if (size_.nodes > kMaxNodes) {
             fail(mark, "the file expands to more than " + std::to_string(kMaxNodes) + " values (aliases of aliases?)");
+        }
+        if (size_.text > kMaxText) {
+            fail(mark,
+                 "the file expands to more than " + std::to_string(kMaxText >> 20U) + " MiB (aliases of long texts?)");
         }
     }
 
@@ -155,6 +168,10 @@ class TreeBuilder final : public YAML::EventHandler {
                                       [](const YamlNode::Entry& entry) { return entry.key == kMerge; });
         const YamlNode::Entry merged = std::move(*key);
         map.entries.erase(key);
+        std::unordered_set<std::string> own;
+        for (const YamlNode::Entry& entry : map.entries) {
+            own.insert(entry.key);
+        }
         const bool several = merged.value.kind == YamlNode::Kind::sequence;
         for (const YamlNode& other : several ? merged.value.items : std::vector<YamlNode>{merged.value}) {
             if (other.kind != YamlNode::Kind::map) {
@@ -162,7 +179,7 @@ class TreeBuilder final : public YAML::EventHandler {
                 return;
             }
             for (const YamlNode::Entry& entry : other.entries) {
-                if (map.find(entry.key) == nullptr) {
+                if (own.insert(entry.key).second) {
                     map.entries.push_back(entry);
                 }
             }
@@ -171,7 +188,8 @@ class TreeBuilder final : public YAML::EventHandler {
 
     void finish(YamlNode node, YAML::anchor_t anchor) {
         if (anchor != 0) {
-            const std::size_t size = count_nodes(node);
+            Size size;
+            add_size(node, size);
             anchors_[anchor] = {node, size};
         }
         if (stack_.empty()) {
@@ -203,8 +221,8 @@ class TreeBuilder final : public YAML::EventHandler {
     const std::string& text_;
     std::shared_ptr<const std::string> file_;
     std::vector<Open> stack_;
-    std::map<YAML::anchor_t, std::pair<YamlNode, std::size_t>> anchors_;
-    std::size_t nodes_ = 0;
+    std::map<YAML::anchor_t, std::pair<YamlNode, Size>> anchors_;
+    Size size_;
 };
 
 void append_json_string(std::string& out, const std::string& text) {

@@ -5,6 +5,7 @@
 #include "workloads/replay/importers/importer.hpp"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 using namespace orrery;
 using namespace orrery::test;
@@ -255,4 +256,36 @@ TEST_CASE("arguments and configurations that say too little or nothing are refus
         }
         CHECK_MESSAGE(said.find(expected) != std::string::npos, format << ": " << text << "\n" << said);
     }
+}
+
+TEST_CASE("variables of a script that grow by each other, and degrees beyond any cluster, are refused at their place") {
+    std::string script = "A0=xxxxxxxxxx\n";
+    for (int i = 1; i < 14; ++i) {
+        script += fmt::format("A{}=", i);
+        for (int k = 0; k < 10; ++k) {
+            script += fmt::format("$A{}", i - 1);
+        }
+        script += "\n";
+    }
+    const auto refusal_of = [](const std::string& format, const std::string& text) {
+        return problems_when([&] { (void)import_file(format, ImportInput::of_bytes("input", text)); });
+    };
+    CHECK(refusal_of("megatron-args", script + "torchrun p.py --num-layers $A13\n")
+              .find("input:8:1: error: the variables of the script expand to more than 16 MiB") == 0);
+    CHECK(refusal_of("vllm-args", "vllm serve a --tp 1000000000000 --pp 1000000000000\n")
+              .find("input:1:14: error: --tp must be a whole number from 1 to 65536") == 0);
+}
+
+TEST_CASE("JSON that nests without end is refused by every importer of JSON") {
+    const std::string deep(1000000, '[');
+    for (const char* format : {"hf-config", "otlp", "pytorch-profiler"}) {
+        CAPTURE(format);
+        CHECK(problems_when([&] {
+                  (void)import_file(format, ImportInput::of_bytes("input", deep));
+              }).find("is nested deeper than 64 levels") != std::string::npos);
+    }
+    // Brackets in words do not nest.
+    CHECK(problems_when([&] {
+              (void)import_file("hf-config", ImportInput::of_bytes("input", "{\"a\": \"\\\"" + deep + "\"}"));
+          }).find("nested") == std::string::npos);
 }

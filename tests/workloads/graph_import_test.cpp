@@ -128,7 +128,7 @@ TEST_CASE("GraphML becomes the same fabric, directed or not") {
     }
     CHECK(refused("graphml", "<graphml>\n<graph>").find("input:2:1: error: is no XML: ") != std::string::npos);
     CHECK(refused("graphml", "from,to\n").find("input:1:1: error: is no XML: ") != std::string::npos);
-    std::string deep;
+    std::string deep = "<graphml>";
     for (int i = 0; i < 100000; ++i) {
         deep += "<a>";
     }
@@ -191,4 +191,73 @@ TEST_CASE("connections of earlier InfraGraph versions say the same; each link of
     CHECK(fabric.gpus() == 4);
     CHECK(fabric.topology().links()[0].rate == doctest::Approx(100e9));
     CHECK(out.notes.assumed().contains("hosts: one for each link of a host that has several"));
+}
+
+TEST_CASE("GraphML is read in one pass: what stands in comments, CDATA and quotes opens no element") {
+    const std::string half = "<!--" + std::string(40000, '<') + "-->";
+    std::string closings;
+    std::string openings;
+    for (int i = 0; i < 40000; ++i) {
+        closings += "</a>";
+        openings += "<a>";
+    }
+    // What closes inside a comment closes nothing outside it.
+    CHECK(refused("graphml", "<graphml><!--" + closings + "-->" + openings + closings + "</graphml>")
+              .find("elements nest deeper than 64") != std::string::npos);
+    CHECK(refused("graphml", "<graphml x=\"" + closings + "\">" + openings).find("elements nest deeper than 64") !=
+          std::string::npos);
+    std::string ends = "<graphml>";
+    for (int i = 0; i < 1000000; ++i) {
+        ends += "</<";
+    }
+    CHECK(refused("graphml", ends).find("a name is missing in a tag") != std::string::npos);
+    const std::string whole = replaced(kGraphMl, "EDGES", "directed");
+    const std::string text = imported("graphml", whole).text;
+    CHECK(
+        imported("graphml", replaced(whole, "<graph ", half + "<![CDATA[<node id=\"9\"/>]]><?x <node?><graph ")).text ==
+        text);
+    CHECK(imported("graphml", replaced(whole, ">a<", "><![CDATA[a]]><")).text == text);
+    CHECK(imported("graphml", replaced(whole, ">a<", ">&#97;<")).text == text);
+    CHECK(imported("graphml", replaced(whole, ">a<", ">&lt;&#xe9;<")).text.find("'<\xc3\xa9'") != std::string::npos);
+    CHECK(refused("graphml", replaced(whole, ">a<", ">&b;<"))
+              .find("input:8:1: error: is no XML: '&b;' is no character") == 0);
+    CHECK(refused("graphml", replaced(whole, "</node>", "</edge>")).find("'edge' ends inside 'node'") !=
+          std::string::npos);
+}
+
+TEST_CASE("GraphML that says a thing twice or about nothing is refused with its line") {
+    const std::string whole = replaced(kGraphMl, "EDGES", "undirected");
+    CHECK(refused("graphml", replaced(whole, "<node id=\"1\">", "<node id=\"0\">"))
+              .find("input:9:1: error: node '0' comes twice") != std::string::npos);
+    CHECK(refused("graphml", replaced(whole, "<data key=\"d3\">", "<data key=\"d9\">"))
+              .find("input:8:1: error: key 'd9' of this data is not among the keys") != std::string::npos);
+    CHECK(refused("graphml", replaced(whole, "<data key=\"d3\">", "<data key=\"d0\">"))
+              .find("input:8:1: error: attribute 'label' comes twice") != std::string::npos);
+    CHECK(refused("graphml", replaced(whole, "for=\"edge\" id=\"d2\"", "for=\"edge\" id=\"d1\""))
+              .find("input:5:1: error: key 'd1' comes twice") != std::string::npos);
+    CHECK(refused("graphml", "<graphml/>").find("it has no 'graph'") != std::string::npos);
+    // Defaults count where an element does not say it.
+    const Imported out = imported(
+        "graphml", replaced(whole, "for=\"edge\" id=\"d2\" />", "for=\"edge\" id=\"d2\"><default>8e9</default></key>"));
+    CHECK(out.text.find("link: 5000000000 B/s") != std::string::npos);
+}
+
+TEST_CASE("edges of InfraGraph are counted over the whole file, and components must be there") {
+    std::string many = replaced(replaced(kInfra, "device: switch, count: 2", "device: switch, count: 1000"),
+                                "device: switch, count: 2", "device: switch, count: 1000");
+    const std::string edge = many.substr(many.rfind("    - {ep1"));
+    for (int i = 0; i < 200; ++i) {
+        many += edge;
+    }
+    CHECK(refused("infragraph", many).find("end points and pairs of them") != std::string::npos);
+    CHECK(refused("infragraph", replaced(kInfra, "component: \"asic\"", "component: \"acis\""))
+              .find("component 'acis' is not among those of the device (did you mean 'asic'?)") != std::string::npos);
+    CHECK(refused("infragraph", replaced(kInfra, "name: spine, device", "name: leaf, device"))
+              .find("instance 'leaf' comes twice") != std::string::npos);
+    // Errors end after a hundred, however many names each would be compared with.
+    std::string wrong = kInfra;
+    for (int i = 0; i < 20000; ++i) {
+        wrong += "    - {ep1: {instance: laef, component: asic}, ep2: {instance: spine, component: asic}, link: up}\n";
+    }
+    CHECK(refused("infragraph", wrong).find("and 50 more errors") != std::string::npos);
 }

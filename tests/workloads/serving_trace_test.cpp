@@ -250,6 +250,19 @@ TEST_CASE("import: spans of vLLM and SGLang become requests, each once, with the
     CHECK(import_spans(pretty).text == "arrival_s,prompt,output,ttft_s,e2e_s\n0.000000000,300,40,,1.5\n");
 }
 
+TEST_CASE("import: a chain of spans inside each other is one request, however long it is") {
+    const std::vector<std::pair<std::string, std::string>> tokens = {{"gen_ai.usage.prompt_tokens", "3"},
+                                                                     {"gen_ai.usage.completion_tokens", "4"}};
+    constexpr int kLong = 60000;
+    std::string chain;
+    for (int i = 0; i < kLong; ++i) {
+        chain += (i > 0 ? "," : "") + span(std::to_string(i), i > 0 ? std::to_string(i - 1) : "", 1, 2, tokens);
+    }
+    const Imported imported = import_spans(batch(chain));
+    CHECK(imported.notes.read() == ImportNotes::Counts{{"requests", 1}});
+    CHECK(imported.notes.left_out().at("spans around other spans of a request") == kLong - 1);
+}
+
 TEST_CASE("import: spans that cannot be are refused with their line") {
     const std::vector<std::pair<std::string, std::string>> tokens = {{"gen_ai.usage.prompt_tokens", "3"},
                                                                      {"gen_ai.usage.completion_tokens", "4"}};

@@ -311,12 +311,13 @@ std::uint32_t ReplayTrace::work(const std::string& text) {
 }
 
 std::uint32_t ReplayTrace::group(const ReplayGroup& group) {
-    const auto found = std::find(groups.begin(), groups.end(), group);
-    if (found == groups.end()) {
+    std::vector<std::uint32_t> key = {group.size, group.stride};
+    key.insert(key.end(), group.members.begin(), group.members.end());
+    const auto [found, fresh] = group_index_.try_emplace(std::move(key), static_cast<std::uint32_t>(groups.size()));
+    if (fresh) {
         groups.push_back(group);
-        return static_cast<std::uint32_t>(groups.size() - 1);
     }
-    return static_cast<std::uint32_t>(found - groups.begin());
+    return found->second;
 }
 
 std::uint32_t ReplayTrace::add(ReplayOp op, std::vector<std::uint32_t> waits) {

@@ -91,6 +91,7 @@ struct ReplayTrace {
     std::map<std::string, std::uint32_t> name_index_;
     std::map<std::string, std::uint32_t> lane_index_;
     std::map<std::string, std::uint32_t> work_index_;
+    std::map<std::vector<std::uint32_t>, std::uint32_t> group_index_;  ///< by size, stride and members
 };
 
 /// Reads a file of the layout above. Throws ConfigError with every problem found (the first hundred), each with its line.

@@ -4,6 +4,7 @@
 #include "validation/compute/collections.hpp"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 using namespace orrery;
@@ -94,6 +95,21 @@ TEST_CASE("a map takes what it does not say from those that it merges, the first
     CHECK(root.find("both")->entries.size() == 3);
     CHECK(root.find("same")->find("c")->mark.line == 2);
     CHECK(parse_error("a: {<<: 7}\n").find("f.yaml:1:5: error: '<<' takes a map") != std::string::npos);
+}
+
+TEST_CASE("aliases of a long word and merges of long maps are bounded by what they expand to") {
+    std::string words = "a: &a \"" + std::string(1U << 20U, 'x') + "\"\nb: [*a";
+    for (int i = 0; i < 100000; ++i) {
+        words += ", *a";
+    }
+    CHECK(parse_error(words + "]\n").find("expands to more than 64 MiB") != std::string::npos);
+    std::string map = "base: &base\n";
+    for (int i = 0; i < 100000; ++i) {
+        map += fmt::format("  k{}: 1\n", i);
+    }
+    const YamlNode merged = parse_yaml(map + "own:\n  k7: 2\n  <<: *base\n", "f.yaml");
+    REQUIRE(merged.find("own")->entries.size() == 100000);
+    CHECK(merged.find("own")->find("k7")->scalar == "2");
 }
 
 TEST_CASE("aliases that explode and nesting without end are refused quickly") {

@@ -230,8 +230,14 @@ class RankReader {
 
     // A JSON list of groups with name and ranks; an empty list of ranks is all of them.
     void read_process_groups(const std::string& text) {
+        if (!json_depth_problem(text).empty()) {
+            return;
+        }
         const Json json = Json::parse(text, nullptr, false);
-        for (const Json& entry : json.is_array() ? json : Json::array()) {
+        if (!json.is_array()) {
+            return;
+        }
+        for (const Json& entry : json) {
             const Json* name = entry.is_object() && entry.contains("pg_name") ? &entry["pg_name"] : nullptr;
             if (name == nullptr || !entry.contains("ranks") || !entry["ranks"].is_array()) {
                 continue;
@@ -247,12 +253,17 @@ class RankReader {
     }
 
     [[nodiscard]] std::uint32_t group_of(const Node& node, std::size_t at) {
-        const auto name = node.texts.find("pg_name");
+        const auto named = node.texts.find("pg_name");
+        const std::string name = named == node.texts.end() ? std::string() : named->second;
+        // Made once for each name: a group may have as many members as the job has ranks.
+        if (const auto known = numbers_.find(name); known != numbers_.end()) {
+            return known->second;
+        }
         ReplayGroup group;
-        if (name != node.texts.end() && !name->second.empty()) {
-            const auto found = groups_.find(name->second);
+        if (!name.empty()) {
+            const auto found = groups_.find(name);
             if (found == groups_.end()) {
-                fail(at, fmt::format("process group '{}' of node {} is nowhere described", name->second, node.id));
+                fail(at, fmt::format("process group '{}' of node {} is nowhere described", name, node.id));
             }
             group.members = found->second;
         }
@@ -262,7 +273,7 @@ class RankReader {
             }
         }
         group.size = static_cast<std::uint32_t>(group.members.size());
-        return trace_.group(group);
+        return numbers_[name] = trace_.group(group);
     }
 
     void note_unknown_size(bool barrier) {
@@ -391,6 +402,7 @@ class RankReader {
     const std::string& file_;
     std::uint32_t rank_;
     std::map<std::string, std::vector<std::uint32_t>> groups_;
+    std::map<std::string, std::uint32_t> numbers_;  ///< of groups in the trace, by name
     ChakraOptions options_;
     ReplayTrace& trace_;
     ImportNotes& notes_;
@@ -407,6 +419,7 @@ std::map<std::string, std::vector<std::uint32_t>> groups_beside(const std::strin
     }
     const std::string text = read_input(path);
     Json json;
+    require_shallow_json(text, path);
     try {
         json = Json::parse(text);
     } catch (const Json::exception& problem) {

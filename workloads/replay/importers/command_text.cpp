@@ -73,9 +73,16 @@ std::string plain(std::string flag) {
 
 using Variables = std::map<std::string, std::string>;
 
-std::string substituted(const std::string& word, const Variables& variables) {
+constexpr std::size_t kMostSubstituted = 1U
+                                         << 24U;  // bytes of all words together: variables may hold others many times
+
+// Empty where the text grows beyond `most`.
+std::optional<std::string> substituted(const std::string& word, const Variables& variables, std::size_t most) {
     std::string out;
     for (std::size_t i = 0; i < word.size();) {
+        if (out.size() > most) {
+            return std::nullopt;
+        }
         if (word[i] != '$') {
             out += word[i++];
             continue;
@@ -120,8 +127,19 @@ bool is_flag(const std::string& word) {
 CommandText::CommandText(const std::string& text, std::string name) : name_(std::move(name)), text_(text) {
     Variables variables;
     std::string flag;
+    std::size_t left = kMostSubstituted;
     for (const auto& [raw, at] : shell_words(text)) {
-        const std::string word = substituted(raw, variables);
+        std::string word = raw;
+        if (raw.find('$') != std::string::npos) {
+            const std::optional<std::string> whole = substituted(raw, variables, left);
+            if (!whole || whole->size() > left) {
+                throw ConfigError({diagnostic_at(
+                    name_, text_, at,
+                    fmt::format("the variables of the script expand to more than {} MiB", kMostSubstituted >> 20U))});
+            }
+            word = *whole;
+            left -= word.size();
+        }
         if (is_assignment(raw)) {
             variables[word.substr(0, word.find('='))] = word.substr(word.find('=') + 1);
             continue;
@@ -168,20 +186,24 @@ std::string CommandText::text(const std::vector<std::string>& flags) {
     return "";
 }
 
-std::optional<std::int64_t> CommandText::whole(const std::vector<std::string>& flags) {
+std::optional<std::int64_t> CommandText::whole(const std::vector<std::string>& flags, double most) {
     for (const std::string& flag : flags) {
         if (!has(flag)) {
             continue;
         }
         const std::string value = flags_.at(plain(flag));
         double number = 0;
-        if (!parse_number(value, number) || number != std::floor(number) || number < 1 || number > 1e12) {
-            throw ConfigError({error(
-                {flag}, fmt::format("--{} must be a whole number from 1 on, not '{}'", flag, printable(value, 100)))});
+        if (!parse_number(value, number) || number != std::floor(number) || number < 1 || number > most) {
+            throw ConfigError({error({flag}, fmt::format("--{} must be a whole number from 1 to {:.0f}, not '{}'", flag,
+                                                         most, printable(value, 100)))});
         }
         return static_cast<std::int64_t>(number);
     }
     return std::nullopt;
+}
+
+std::int64_t CommandText::degree(const std::vector<std::string>& flags) {
+    return whole(flags, 65536).value_or(1);
 }
 
 Diagnostic CommandText::error(const std::vector<std::string>& flags, const std::string& problem) const {

@@ -22,8 +22,10 @@ class CommandText {
     [[nodiscard]] bool has(const std::string& flag);
     /// The value of the first of these flags that is given; empty when none is. Flags are without dashes, `-` and `_` alike.
     [[nodiscard]] std::string text(const std::vector<std::string>& flags);
-    /// The same as a whole number from 1 to 10^12. Throws ConfigError for anything else.
-    [[nodiscard]] std::optional<std::int64_t> whole(const std::vector<std::string>& flags);
+    /// The same as a whole number from 1 to `most`. Throws ConfigError for anything else.
+    [[nodiscard]] std::optional<std::int64_t> whole(const std::vector<std::string>& flags, double most = 1e12);
+    /// The same as a degree of a plan, from 1 to 65,536 (the product of three is a whole number still); 1 where it is not given.
+    [[nodiscard]] std::int64_t degree(const std::vector<std::string>& flags);
     /// Words that are neither flags nor values of flags, such as the program and its model.
     [[nodiscard]] const std::vector<std::string>& words() const { return words_; }
     /// Something wrong with the first of these flags that is given, at its place; without one at the start of the file.

@@ -18,6 +18,7 @@ namespace {
 constexpr std::size_t kMostVertices = 1U << 21U;
 constexpr std::size_t kMostLinks = 1U << 22U;
 constexpr std::size_t kMostName = 200;
+constexpr std::size_t kMostErrors = 100;
 constexpr double kFastest = 1e14;  // B/s
 
 // A name as YAML reads it back, whatever it holds.
@@ -41,7 +42,14 @@ std::vector<ImportOption> graph_options() {
 }
 
 void GraphText::error(const std::string& text) {
-    errors_.push_back(Diagnostic{file_, line_, line_ > 0 ? 1 : 0, text});
+    error(Diagnostic{file_, line_, line_ > 0 ? 1 : 0, text});
+}
+
+void GraphText::error(const Diagnostic& diagnostic) {
+    errors_.push_back(diagnostic);
+    if (errors_.size() == kMostErrors) {  // each may have looked for the nearest of many names
+        throw ConfigError(errors_);
+    }
 }
 
 std::size_t GraphText::number_of(const std::string& name) {
@@ -189,10 +197,10 @@ Imported GraphText::as_scenario(const ImportInput& input, const char* format, Im
         const bool from_host = vertices_[link.from].kind == Kind::host;
         const bool to_host = vertices_[link.to].kind == Kind::host;
         if (!from_host && !to_host) {
-            lines +=
-                fmt::format("      - {{from: {}, to: {}, link: {}, latency: {} s{}}}\n",
-                            yaml_name(vertices_[link.from].name), yaml_name(vertices_[link.to].name), rate_text(link.rate),
-                            link.latency, link.count > 1 ? fmt::format(", count: {}", link.count) : "");
+            lines += fmt::format("      - {{from: {}, to: {}, link: {}, latency: {} s{}}}\n",
+                                 yaml_name(vertices_[link.from].name), yaml_name(vertices_[link.to].name),
+                                 rate_text(link.rate), link.latency,
+                                 link.count > 1 ? fmt::format(", count: {}", link.count) : "");
             continue;
         }
         const std::size_t host = from_host ? link.from : link.to;

@@ -23,9 +23,9 @@ class GraphText {
     void add_vertex(const std::string& name, Kind kind = Kind::unknown, std::uint32_t nodes = 0);
     /// Rate in B/s and latency in s; below 0 where the file does not say it.
     void add_link(const std::string& from, const std::string& to, double rate, double latency, std::uint32_t count = 1);
-    /// Adds an error, which as_scenario() throws: here, or at a line of another file.
+    /// Adds an error, which as_scenario() throws: here, or at a line of another file. Throws itself when there are a hundred.
     void error(const std::string& text);
-    void error(const Diagnostic& diagnostic) { errors_.push_back(diagnostic); }
+    void error(const Diagnostic& diagnostic);
 
     /// "400 Gbps", "1.5 us"; a number alone counts in `unit` (0: not allowed). -1 for an empty text,
     /// not a number for one that is wrong.

@@ -35,7 +35,7 @@ class Config {
             if (found == json_.end() || found->is_null()) {
                 continue;
             }
-            if (!found->is_number_integer() || *found < 0 || *found > 1'000'000'000'000) {
+            if (!found->is_number_integer() || *found < 0 || *found > 1'000'000'000) {
                 throw ConfigError({error(key, fmt::format("'{}' must be a whole number", key))});
             }
             ++read_;
@@ -179,6 +179,7 @@ std::string encoder_of(const Json& root, const Config& all, Config vision, const
 }
 
 Json parsed(const std::string& text, const std::string& file) {
+    require_shallow_json(text, file);
     try {
         return Json::parse(text);
     } catch (const Json::exception& problem) {

@@ -22,7 +22,7 @@ namespace orrery::inline replay {
 namespace {
 
 constexpr std::uint32_t kMostOfAKind = 1U << 20U;
-constexpr std::size_t kMostEnds = 1U << 20U;
+constexpr std::size_t kMostJoined = 1U << 21U;  // end points and pairs of them, of the whole file
 
 std::string scalar(const YamlNode& node, const char* key) {
     const YamlNode* found = node.find(key);
@@ -45,9 +45,14 @@ struct LinkKind {
     double latency = -1;
 };
 
+struct Device {
+    bool computes = false;
+    std::map<std::string, std::uint32_t> components;  ///< how many of each
+};
+
 struct Instance {
     std::uint32_t count = 1;
-    const YamlNode* device = nullptr;
+    const Device* device = nullptr;
 };
 
 // A name with a slice of Python behind it: "nic[0:2]", "leaf[3]", "port[:]", "asic".
@@ -115,47 +120,60 @@ class Reader {
         }
     }
 
-    void add_instance(const YamlNode& node, const std::string& name, const YamlNode* device) {
+    std::uint32_t count_in(const YamlNode& node) {
         const std::string text = scalar(node, "count");
         double count = 1;
         if (!text.empty() &&
             (!parse_number(text, count) || count != std::floor(count) || count < 1 || count > kMostOfAKind)) {
             error(node, fmt::format("'count' must be a whole number from 1 to {}, not '{}'", kMostOfAKind,
                                     printable(text, 60)));
-            count = 1;
+            return 1;
         }
-        instances_[name] = {static_cast<std::uint32_t>(count), device};
+        return static_cast<std::uint32_t>(count);
+    }
+
+    void add_instance(const YamlNode& node, const Device* device) {
+        const std::string name = scalar(node, "name");
+        if (!instances_.emplace(name, Instance{count_in(node), device}).second) {
+            error(node, fmt::format("instance '{}' comes twice", printable(name, 60)));
+        }
+    }
+
+    void read_device(const YamlNode& node) {
+        const std::string name = scalar(node, "name");
+        const auto [device, fresh] = devices_.try_emplace(name);
+        if (!fresh) {
+            error(node, fmt::format("device '{}' comes twice", printable(name, 60)));
+        }
+        static const std::set<std::string> kComputes = {"npu", "xpu", "gpu", "cpu", "accelerator"};
+        for (const YamlNode& component : list(node, "components")) {
+            const YamlNode* choice = component.find("choice");
+            device->second.computes = device->second.computes || kComputes.contains(scalar(component, "type")) ||
+                                      (choice != nullptr && kComputes.contains(choice->scalar));
+            if (!device->second.components.emplace(scalar(component, "name"), count_in(component)).second) {
+                error(component, fmt::format("component '{}' comes twice", printable(scalar(component, "name"), 60)));
+            }
+        }
+        for (const YamlNode& instance : list(node, "instances")) {  // earlier versions
+            add_instance(instance, &device->second);
+        }
     }
 
     void read_instances(const YamlNode& top) {
-        std::map<std::string, const YamlNode*> devices;
         for (const YamlNode& device : list(top, "devices")) {
-            devices[scalar(device, "name")] = &device;
-            for (const YamlNode& instance : list(device, "instances")) {  // earlier versions
-                add_instance(instance, scalar(instance, "name"), &device);
-            }
+            read_device(device);
         }
         for (const YamlNode& instance : list(top, "instances")) {
             const std::string device = scalar(instance, "device");
-            const auto found = devices.find(device);
-            if (found == devices.end()) {
+            const auto found = devices_.find(device);
+            if (found == devices_.end()) {
                 error(instance, fmt::format("device '{}' is not among 'devices'", printable(device, 60)));
             }
-            add_instance(instance, scalar(instance, "name"), found == devices.end() ? nullptr : found->second);
+            add_instance(instance, found == devices_.end() ? nullptr : &found->second);
         }
         if (instances_.empty()) {
             throw ConfigError({top.mark.error("has no 'instances'")});
         }
-    }
-
-    static bool computes(const YamlNode* device) {
-        static const std::set<std::string> kTypes = {"npu", "xpu", "gpu", "cpu", "accelerator"};
-        return device != nullptr && std::any_of(list(*device, "components").begin(), list(*device, "components").end(),
-                                                [](const YamlNode& component) {
-                                                    const YamlNode* choice = component.find("choice");
-                                                    return kTypes.contains(scalar(component, "type")) ||
-                                                           (choice != nullptr && kTypes.contains(choice->scalar));
-                                                });
     }
 
     std::optional<Slice> slice(const YamlNode& node, const std::string& text, std::uint32_t count) {
@@ -205,37 +223,53 @@ class Reader {
         }
         const auto instances = slice(*end, text, found->second.count);
         const std::string component = scalar(*end, "component");
-        const auto components =
-            slice(*end, component, count_of(found->second, component.substr(0, component.find('['))));
+        const auto count = count_of(*end, found->second, component.substr(0, component.find('[')));
+        const auto components = count ? slice(*end, component, *count) : std::nullopt;
         if (!instances || !components) {
             return out;
         }
+        use(*end, std::uint64_t{instances->last - instances->first} * (components->last - components->first));
         for (std::uint32_t i = instances->first; i < instances->last; ++i) {
-            for (std::uint32_t c = components->first; c < components->last && out.size() <= kMostEnds; ++c) {
-                out.push_back(vertex(name, found->second, i));
-            }
+            out.insert(out.end(), components->last - components->first, vertex(name, found->second, i));
         }
         return out;
     }
 
-    static std::uint32_t count_of(const Instance& instance, const std::string& component) {
-        double count = 1;
-        if (instance.device != nullptr) {
-            for (const YamlNode& one : list(*instance.device, "components")) {
-                if (scalar(one, "name") == component && !scalar(one, "count").empty() &&
-                    (!parse_number(scalar(one, "count"), count) || !(count >= 1 && count <= kMostOfAKind))) {
-                    count = 1;
-                }
-            }
+    // What edges cost beyond the size of the file.
+    void use(const YamlNode& node, std::uint64_t joined) {
+        joined_ += joined;
+        if (joined_ > kMostJoined) {
+            throw ConfigError({node.mark.error(
+                fmt::format("the edges up to this one have more than {} end points and pairs of them", kMostJoined))});
         }
-        return static_cast<std::uint32_t>(count);
+    }
+
+    // How many of a component the device has; nothing, with an error, where it has none.
+    std::optional<std::uint32_t> count_of(const YamlNode& node, const Instance& instance,
+                                          const std::string& component) {
+        if (instance.device == nullptr || component.empty()) {
+            return 1;
+        }
+        const auto found = instance.device->components.find(component);
+        if (found == instance.device->components.end()) {
+            std::vector<std::string> names;
+            for (const auto& [one, count] : instance.device->components) {
+                names.push_back(one);
+            }
+            const std::string guess = nearest_name(component, names);
+            error(node, fmt::format("component '{}' is not among those of the device{}", printable(component, 60),
+                                    guess.empty() ? "" : fmt::format(" (did you mean '{}'?)", printable(guess, 60))));
+            return std::nullopt;
+        }
+        return found->second;
     }
 
     std::string vertex(const std::string& name, const Instance& instance, std::uint32_t number) {
         const std::string full = fmt::format("{}.{}", name, number);
         if (made_.insert(full).second) {
-            graph_.add_vertex(full,
-                              computes(instance.device) ? GraphText::Kind::host : GraphText::Kind::nodes_on_switch);
+            graph_.add_vertex(full, instance.device != nullptr && instance.device->computes
+                                        ? GraphText::Kind::host
+                                        : GraphText::Kind::nodes_on_switch);
         }
         return full;
     }
@@ -262,11 +296,10 @@ class Reader {
         const std::string link = scalar(edge, "link");
         if (!scheme.empty() && !all && scheme != "one2one" && scheme != "onetoone") {
             error(edge, fmt::format("scheme '{}' is not read; one2one and many2many are", printable(scheme, 60)));
-        } else if (all && from.size() * to.size() > kMostEnds) {
-            error(edge, "joins more than a million pairs");
         } else if (!all && from.size() != to.size()) {
             error(edge, fmt::format("joins {} end points with {} one by one", from.size(), to.size()));
         } else {
+            use(edge, all ? std::uint64_t{from.size()} * to.size() : from.size());
             for (std::size_t i = 0; i < from.size(); ++i) {
                 for (std::size_t j = all ? 0 : i; j < (all ? to.size() : i + 1); ++j) {
                     join(edge, from[i], to[j], link);
@@ -325,7 +358,9 @@ class Reader {
     YamlNode root_;
     ImportNotes notes_;
     std::map<std::string, LinkKind> links_;
+    std::map<std::string, Device> devices_;
     std::map<std::string, Instance> instances_;
+    std::uint64_t joined_ = 0;
     std::set<std::string> made_;
     /// How two vertices are joined, and by how many links.
     std::map<std::pair<std::string, std::string>, std::pair<LinkKind, std::uint32_t>> between_;

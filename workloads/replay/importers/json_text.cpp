@@ -17,4 +17,32 @@ Diagnostic json_problem(const std::string& file, const std::exception& problem, 
     return {file, lines + line, std::max(1, column), "is no JSON: " + text.substr(text.find(": ", at) + 2)};
 }
 
+std::string json_depth_problem(std::string_view text) {
+    constexpr std::size_t kDeepest = 64;
+    std::size_t depth = 0;
+    bool in_text = false;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        const char c = text[i];
+        if (in_text) {
+            i += c == '\\' ? 1 : 0;
+            in_text = c != '"';
+        } else if (c == '"') {
+            in_text = true;
+        } else if (c == '[' || c == '{') {
+            if (++depth > kDeepest) {
+                return "is nested deeper than " + std::to_string(kDeepest) + " levels";
+            }
+        } else if (c == ']' || c == '}') {
+            depth -= depth > 0 ? 1 : 0;
+        }
+    }
+    return "";
+}
+
+void require_shallow_json(std::string_view text, const std::string& file) {
+    if (std::string problem = json_depth_problem(text); !problem.empty()) {
+        throw ConfigError({Diagnostic{file, 0, 0, std::move(problem)}});
+    }
+}
+
 }  // namespace orrery::inline replay

@@ -124,7 +124,7 @@ YamlLines plan_of(CommandText& flags, const Degrees& degrees, std::int64_t data,
                   ImportNotes& notes) {
     std::string chunks = number(flags.whole({"num-virtual-stages-per-pipeline-rank"}));
     if (const auto each = flags.whole({"num-layers-per-virtual-pipeline-stage"})) {
-        if (layers % (degrees.pipeline * *each) != 0) {
+        if (layers % degrees.pipeline != 0 || layers / degrees.pipeline % *each != 0) {
             throw ConfigError(
                 {flags.error({"num-layers-per-virtual-pipeline-stage"},
                              "--num-layers-per-virtual-pipeline-stage does not divide the layers of a stage")});
@@ -132,7 +132,7 @@ YamlLines plan_of(CommandText& flags, const Degrees& degrees, std::int64_t data,
         chunks = std::to_string(layers / degrees.pipeline / *each);
     }
     const bool experts = flags.has("num-experts");
-    const std::int64_t micro = flags.whole({"micro-batch-size"}).value_or(1);
+    const std::int64_t micro = flags.whole({"micro-batch-size"}, 1e6).value_or(1);
     std::optional<std::int64_t> global = flags.whole({"global-batch-size"});
     if (!global) {
         notes.assumed(
@@ -191,12 +191,11 @@ Imported read_arguments(const ImportInput& input) {
                                        "encoders of images are not read: write 'model.encoder' in the scenario")});
     }
     const YamlLines model = model_of(flags, out.notes);
-    const Degrees degrees = {flags.whole({"tensor-model-parallel-size"}).value_or(1),
-                             flags.whole({"pipeline-model-parallel-size"}).value_or(1),
-                             flags.whole({"context-parallel-size"}).value_or(1)};
+    const Degrees degrees = {flags.degree({"tensor-model-parallel-size"}),
+                             flags.degree({"pipeline-model-parallel-size"}), flags.degree({"context-parallel-size"})};
     std::int64_t gpus = input.whole_option("gpus");
-    const std::int64_t per_node = flags.whole({"nproc-per-node", "nproc_per_node"}).value_or(8);
-    const std::optional<std::int64_t> nodes = flags.whole({"nnodes"});
+    const std::int64_t per_node = flags.whole({"nproc-per-node", "nproc_per_node"}, 65536).value_or(8);
+    const std::optional<std::int64_t> nodes = flags.whole({"nnodes"}, 1 << 20);
     if (gpus == 0 && nodes) {
         gpus = *nodes * per_node;
     }

@@ -68,6 +68,7 @@ class Reader {
     // JSON values one after another: lines of the file exporter, or one document over many lines.
     void read_documents() {
         const std::string text = input_.bytes();
+        require_shallow_json(text, file_);
         std::istringstream in(text);
         std::size_t at = 0;
         while (in >> std::ws && in.peek() != std::char_traits<char>::eof()) {
@@ -261,15 +262,22 @@ class Reader {
                 fail(0, fmt::format("span '{}' comes twice", spans_[i].id));
             }
         }
-        for (const Span& span : spans_) {
-            std::size_t steps = 0;
-            for (std::string above = span.parent; parents_.contains(above); above = parents_.at(above)) {
-                if (++steps > parents_.size()) {
-                    fail(0, fmt::format("the parents of span '{}' go in a circle", span.id));
+        // A span that was above another one has been gone up from: chains share their upper ends.
+        std::unordered_map<std::string, std::size_t> above_of;
+        for (std::size_t i = 0; i < spans_.size(); ++i) {
+            std::string above = spans_[i].parent;
+            for (auto parent = parents_.find(above); parent != parents_.end(); parent = parents_.find(above)) {
+                const auto [seen, fresh] = above_of.try_emplace(above, i);
+                if (!fresh && seen->second == i) {
+                    fail(0, fmt::format("the parents of span '{}' go in a circle", spans_[i].id));
+                }
+                if (!fresh) {
+                    break;
                 }
                 if (const auto found = requests.find(above); found != requests.end()) {
                     spans_[found->second].holds_another = true;
                 }
+                above = parent->second;
             }
         }
         const auto outer = std::erase_if(spans_, [](const Span& span) { return span.holds_another; });

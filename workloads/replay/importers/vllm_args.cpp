@@ -117,9 +117,9 @@ Imported read_arguments(const ImportInput& input) {
     out.notes.assumed(
         fmt::format("'{}' is the preset of the model (orrery list models; orrery import hf-config makes others)",
                     preset_of(model)));
-    const std::int64_t tensor = flags.whole({"tensor-parallel-size", "tp"}).value_or(1);
-    const std::int64_t pipeline = flags.whole({"pipeline-parallel-size", "pp"}).value_or(1);
-    const std::int64_t replicas = flags.whole({"data-parallel-size", "dp"}).value_or(1);
+    const std::int64_t tensor = flags.degree({"tensor-parallel-size", "tp"});
+    const std::int64_t pipeline = flags.degree({"pipeline-parallel-size", "pp"});
+    const std::int64_t replicas = flags.degree({"data-parallel-size", "dp"});
     const std::int64_t gpus = tensor * pipeline * replicas;
     std::string node = input.option("node");
     if (node.empty()) {
