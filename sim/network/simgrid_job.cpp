@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -93,7 +95,7 @@ class TemporaryFile {
         std::string pattern = (std::filesystem::temp_directory_path() / "orrery-XXXXXX").string();
         const int descriptor = mkstemp(pattern.data());
         if (descriptor < 0) {
-            throw InternalError("cannot create a temporary file for SimGrid");
+            throw InfeasibleError(fmt::format("cannot create a temporary file for SimGrid: {}", std::strerror(errno)));
         }
         close(descriptor);
         path_ = pattern;
@@ -123,6 +125,18 @@ bool has_simgrid() {
     return !simgrid_program().empty();
 }
 
+void require_finished(int status) {
+    if (WIFSIGNALED(status)) {
+        const int signal = WTERMSIG(status);
+        throw InfeasibleError(
+            fmt::format("the SimGrid process was ended by signal {} ({}){}", signal, strsignal(signal),
+                        signal == SIGKILL ? "; the kernel ends processes so when memory runs out" : ""));
+    }
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+        throw InternalError(fmt::format("the SimGrid process failed with exit code {}", WEXITSTATUS(status)));
+    }
+}
+
 SimgridResult run_simgrid(const SimgridJob& job) {
     const std::string program = simgrid_program();
     ORRERY_ASSERT(!program.empty());
@@ -134,17 +148,16 @@ SimgridResult run_simgrid(const SimgridJob& job) {
     }
     const pid_t child = fork();
     if (child < 0) {
-        throw InternalError("cannot start a child process for SimGrid");
+        throw InfeasibleError(fmt::format("cannot start a child process for SimGrid: {}", std::strerror(errno)));
     }
     if (child == 0) {
         execl(program.c_str(), program.c_str(), input.path().c_str(), output.path().c_str(), nullptr);
         _exit(127);
     }
     int status = 0;
-    waitpid(child, &status, 0);
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-        throw InternalError(fmt::format("the SimGrid process failed with status {}", status));
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
     }
+    require_finished(status);
     std::ifstream stream(output.path());
     SimgridResult result;
     std::string word;

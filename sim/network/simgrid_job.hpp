@@ -47,6 +47,9 @@ struct SimgridResult {
 /// Whether the program that runs jobs lies beside this one; a build without SimGrid has none.
 [[nodiscard]] bool has_simgrid();
 /// Runs the job in a child process. Throws InternalError when it fails. Precondition: has_simgrid().
+/// Throws InfeasibleError, with the signal, when a process whose status waitpid() gave was ended by one (as the kernel does when
+/// memory runs out), and InternalError when it failed by itself.
+void require_finished(int status);
 [[nodiscard]] SimgridResult run_simgrid(const SimgridJob& job);
 
 }  // namespace orrery::inline network

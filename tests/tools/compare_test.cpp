@@ -3,6 +3,7 @@
 #include "tests/support/command.hpp"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 using namespace orrery;
@@ -52,4 +53,30 @@ TEST_CASE("compare: scenarios and summaries side by side, with what is relative 
     CHECK(orrery_command("compare " + one + " " + folder.file("none.json")).code == 2);
     CHECK(orrery_command("compare " + one + " " + folder.file("odd.json", "{}")).code == 2);
     CHECK(orrery_command("compare " + one + " " + two + " --export csv " + one).code == 2);  // an input
+}
+
+TEST_CASE("compare: values of a wrong type in a summary are refused with their line") {
+    const Folder folder;
+    const std::string summary = folder.file("one.json");
+    REQUIRE(orrery_command("run " + folder.file("one.yaml", kRing) + " --quiet --json " + summary).code == 0);
+    const std::string good = read(summary);
+    const auto with = [&](const std::string& what, const std::string& other) {
+        std::string text = good;
+        text.replace(text.find(what, text.find("collective_time_s")), what.size(), other);
+        return orrery_command("compare " + summary + " " + folder.file("odd.json", text));
+    };
+    for (const char* unit : {"5", "null", "[\"s\"]"}) {
+        const Outcome out = with("\"unit\": \"s\"", fmt::format("\"unit\": {}", unit));
+        CHECK_MESSAGE(out.code == 2, out.text);
+        CHECK_MESSAGE(out.text.find("odd.json:") != std::string::npos, out.text);
+        CHECK_MESSAGE(out.text.find(": error: 'metrics.collective_time_s.unit' must be a text") != std::string::npos,
+                      out.text);
+    }
+    CHECK(with("\"low\": null", "\"low\": \"1\"").text.find("low' must be a number or null") != std::string::npos);
+    CHECK(with("\"value\": ", "\"value\": {}, \"was\": ").text.find("value' must be a number or null") !=
+          std::string::npos);
+    const Outcome cut =
+        orrery_command("compare " + summary + " " + folder.file("cut.json", good.substr(0, good.size() / 2)));
+    CHECK_MESSAGE((cut.code == 2 && cut.text.find("is no JSON") != std::string::npos), cut.text);
+    CHECK(orrery_command("compare " + summary + " " + folder.file("deep.json", std::string(1000000, '['))).code == 2);
 }

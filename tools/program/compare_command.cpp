@@ -1,6 +1,7 @@
 // orrery compare: runs, or summaries of them, side by side.
 
 #include "sim/base/input_file.hpp"
+#include "sim/base/text.hpp"
 #include "sim/record/metric_table.hpp"
 #include "tools/driver/scenario.hpp"
 #include "tools/program/commands.hpp"
@@ -8,8 +9,11 @@
 #include "tools/program/print_summary.hpp"
 #include "tools/program/terminal.hpp"
 #include "tools/report/svg.hpp"
+#include "workloads/replay/importers/importer.hpp"
+#include "workloads/replay/importers/json_text.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -56,42 +60,95 @@ bool is_leaf(const Json& node) {
     return node.is_object() && node.contains("value") && node.contains("unit");
 }
 
-Metric metric_of(const std::string& name, const Json& node) {
-    const auto number = [&](const char* key) {
-        const auto found = node.find(key);
-        return found != node.end() && found->is_number() ? std::optional<double>(found->get<double>()) : std::nullopt;
-    };
-    return {name, number("value").value_or(kNotMeasured), node.value("unit", ""), number("low"), number("high")};
-}
+// A summary as `run --json` writes it. Problems are collected with their places.
+class SummaryFile {
+  public:
+    explicit SummaryFile(const std::string& path) : path_(path), text_(read_input(path)) {}
 
-std::vector<Metric> read_summary(const std::string& path) {
-    const Json tree = Json::parse(read_input(path), nullptr, false);
-    const bool summary = tree.is_object() && tree.contains("metrics") && tree["metrics"].is_object() &&
-                         tree.contains("schema") && tree["schema"] == "orrery-summary-1";
-    if (!summary) {
-        throw ConfigError({Diagnostic{path, 0, 0, "this is no summary as 'orrery run --json' writes it"}});
-    }
-    std::vector<Metric> out;
-    for (const auto& [name, node] : tree["metrics"].items()) {
-        if (is_leaf(node)) {
-            out.push_back(metric_of(name, node));
-            continue;
+    std::vector<Metric> read() {
+        require_shallow_json(text_, path_);
+        Json tree;
+        try {
+            tree = Json::parse(text_);
+        } catch (const Json::exception& problem) {
+            throw ConfigError({json_problem(path_, problem)});
         }
-        if (!node.is_object()) {
-            continue;
+        const bool summary = tree.is_object() && tree.contains("metrics") && tree["metrics"].is_object() &&
+                             tree.contains("schema") && tree["schema"] == "orrery-summary-1";
+        if (!summary) {
+            throw ConfigError({Diagnostic{path_, 0, 0, "this is no summary as 'orrery run --json' writes it"}});
         }
-        for (const auto& [part, inner] : node.items()) {
-            if (is_leaf(inner)) {
-                out.push_back(metric_of(name + "." + part, inner));
+        for (const auto& [name, node] : tree["metrics"].items()) {
+            if (is_leaf(node)) {
+                add(node, name, {"metrics", name});
+                continue;
+            }
+            if (!node.is_object()) {
+                error({"metrics", name}, "is no map with 'value' and 'unit'");
+                continue;
+            }
+            for (const auto& [part, inner] : node.items()) {
+                if (is_leaf(inner)) {
+                    add(inner, name + "." + part, {"metrics", name, part});
+                } else {
+                    error({"metrics", name, part}, "is no map with 'value' and 'unit'");
+                }
             }
         }
+        if (!errors_.empty()) {
+            throw ConfigError(errors_);
+        }
+        return std::move(metrics_);
     }
-    return out;
-}
+
+  private:
+    using Keys = std::vector<std::string>;
+
+    // At the last of these keys, each inside the one before.
+    void error(const Keys& keys, const std::string& problem) {
+        std::size_t at = 0;
+        for (const std::string& key : keys) {
+            at = std::min(text_.find(Json(key).dump(-1, ' ', false, Json::error_handler_t::replace), at), text_.size());
+        }
+        errors_.push_back(
+            diagnostic_at(path_, text_, at == text_.size() ? 0 : at,
+                          fmt::format("'{}' {}", printable(fmt::format("{}", fmt::join(keys, ".")), 200), problem)));
+    }
+
+    void add(const Json& node, const std::string& name, const Keys& keys) {
+        const auto at = [&](const char* key) {
+            Keys out = keys;
+            out.emplace_back(key);
+            return out;
+        };
+        const auto number = [&](const char* key) -> std::optional<double> {
+            const auto found = node.find(key);
+            if (found == node.end() || found->is_null()) {
+                return std::nullopt;
+            }
+            if (!found->is_number()) {
+                error(at(key), "must be a number or null");
+                return std::nullopt;
+            }
+            return found->get<double>();
+        };
+        if (!node["unit"].is_string()) {
+            error(at("unit"), "must be a text, such as \"s\"");
+            return;
+        }
+        metrics_.push_back({name, number("value").value_or(kNotMeasured), node["unit"].get<std::string>(),
+                            number("low"), number("high")});
+    }
+
+    const std::string& path_;
+    std::string text_;
+    std::vector<Metric> metrics_;
+    std::vector<Diagnostic> errors_;
+};
 
 Compared load(const std::string& path, const CommandLine& line, const DataDirectory& data, ModelCache& models) {
     if (std::filesystem::path(unpacked_name(path)).extension() == ".json") {
-        return {path, read_summary(path)};
+        return {path, SummaryFile(path).read()};
     }
     const Scenario scenario = load_scenario(path, line.overrides(), data);
     check_outputs(line, files_of(scenario));

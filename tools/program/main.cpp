@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <exception>
 #include <set>
+#include <system_error>
 
 namespace po = boost::program_options;
 
@@ -69,8 +70,9 @@ int dispatch(int argc, char** argv) {
     // Without guessing: "--gpu h100-sxm" is no abbreviation of --gpus.
     constexpr int kStyle = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
     try {
-        po::store(po::command_line_parser(words_of(argc, argv)).options(options).positional(positional).style(kStyle).run(),
-                  values);
+        po::store(
+            po::command_line_parser(words_of(argc, argv)).options(options).positional(positional).style(kStyle).run(),
+            values);
     } catch (const po::unknown_option& unknown) {
         std::vector<std::string> names;
         for (const auto& option : options.options()) {
@@ -153,6 +155,12 @@ int main(int argc, char** argv) {
         return fail(3, orrery::out_of_memory_text());
     } catch (const std::length_error&) {  // more than any memory has
         return fail(3, orrery::out_of_memory_text());
+    } catch (const std::system_error& error) {
+        // Descriptors, threads and files are the machine's to give: this is no bug of the program.
+        const bool files =
+            error.code() == std::errc::too_many_files_open || error.code() == std::errc::too_many_files_open_in_system;
+        return fail(2, fmt::format("error: the operating system refused: {}{}", error.what(),
+                                   files ? " (raise the limit of open files: ulimit -n 1024)" : ""));
     } catch (const std::exception& error) {
         return std::ferror(stdout) != 0 ? fail(2, kLost) : fail(4, fmt::format("internal error: {}", error.what()));
     }

@@ -141,3 +141,20 @@ network: {{fidelity: {}}}
         }
     }
 }
+
+TEST_CASE("a SimGrid process that a signal ends makes the run infeasible, with the signal") {
+    for (const char* command : {"kill -9 $$", "kill -15 $$"}) {
+        const int status = std::system(command);
+        std::string problem;
+        try {
+            require_finished(status);
+        } catch (const InfeasibleError& error) {
+            problem = error.what();
+        }
+        CHECK_MESSAGE(problem.find(command[6] == '9' ? "ended by signal 9 (Killed)"
+                                                     : "ended by signal 15 (Terminated)") != std::string::npos,
+                      problem);
+    }
+    CHECK_THROWS_AS(require_finished(std::system("exit 3")), InternalError);
+    CHECK_NOTHROW(require_finished(std::system("exit 0")));
+}
