@@ -9,6 +9,7 @@
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <sqlite3.h>
 #include <nlohmann/json.hpp>
 
 #include <chrono>
@@ -632,4 +633,35 @@ TEST_CASE("--slurm without Slurm, or with options that it refuses, says so") {
         fmt::format("PATH=/nowhere {} sweep {} --db {} --slurm 2", orrery_program(), sweep, folder.file("db")));
     CHECK(out.code == 2);
     CHECK_MESSAGE(out.text.find("there is no sbatch on this machine") != std::string::npos, out.text);
+}
+
+TEST_CASE("a database of results that is cut off, or holds values of wrong types, is refused by every reader") {
+    const Folder folder;
+    (void)folder.file("base.yaml", kSmallTraining);
+    const std::string sweep = folder.file("sweep.yaml", kSmallSweep);
+    const std::string good = folder.file("good.sqlite");
+    REQUIRE(orrery_command(fmt::format("sweep {} --db {} -j 1 --quiet", sweep, good)).code == 0);
+    const auto damaged = [&](const std::string& sql) {
+        const std::string path = folder.file("damaged.sqlite");
+        std::filesystem::copy_file(good, path, std::filesystem::copy_options::overwrite_existing);
+        sqlite3* handle = nullptr;
+        REQUIRE(sqlite3_open(path.c_str(), &handle) == SQLITE_OK);
+        REQUIRE(sqlite3_exec(handle, sql.c_str(), nullptr, nullptr, nullptr) == SQLITE_OK);
+        sqlite3_close(handle);
+        return path;
+    };
+    const auto refused = [&](const std::string& path) {
+        for (const std::string& command :
+             {"table " + path, fmt::format("merge {} {}", folder.file("all.sqlite"), path)}) {
+            const Outcome out = orrery_command(command);
+            CHECK_MESSAGE(out.code == 2, command << "\n" << out.text);
+            CHECK_MESSAGE(out.text.find("is damaged") != std::string::npos, command << "\n" << out.text);
+            std::filesystem::remove(folder.file("all.sqlite"));
+        }
+    };
+    refused(damaged("UPDATE metrics SET value = 'fast'"));
+    refused(damaged("UPDATE results SET status = x'00'"));
+    refused(damaged("UPDATE points SET hash = x'00'; INSERT INTO results VALUES(x'00', 'done', '')"));
+    const std::string bytes = read(good);
+    refused(folder.file("cut.sqlite", bytes.substr(0, bytes.size() - 2048)));
 }

@@ -440,6 +440,28 @@ TEST_CASE("import: Chakra nodes may wait for absent ones only when that is allow
     CHECK(problem_of([&] { (void)import_bytes("chakra", circle); }).find("in a circle") != std::string::npos);
 }
 
+TEST_CASE("import: an Nsight export that is cut off or overwritten is refused, though what is left answers") {
+    const std::string path = nsys_sample();
+    const std::string whole = text_of(path);
+    const test::Folder folder;
+    const auto refused = [&](const std::string& bytes) {
+        const std::string file = folder.file("damaged.sqlite", bytes);
+        return problem_of([&] { (void)import_trace("nsys", file); });
+    };
+    CHECK(refused(whole).empty());
+    constexpr std::size_t kPage = 4096;
+    REQUIRE(whole.size() > 3 * kPage);
+    for (const std::size_t missing : {std::size_t{1}, kPage / 2, kPage - 512}) {
+        // As a copy that stopped in the middle of its last page, the rest of it empty or not there.
+        const std::string cut = whole.substr(0, whole.size() - missing);
+        CHECK_FALSE(refused(cut).empty());
+        CHECK_FALSE(refused(whole.substr(0, whole.size() - kPage) + std::string(missing, '\0')).empty());
+    }
+    std::string overwritten = whole;
+    overwritten.replace(whole.size() - kPage, kPage, std::string(kPage, 'x'));
+    CHECK(refused(overwritten).find("is damaged or cut off") != std::string::npos);
+}
+
 TEST_CASE("import: Nsight exports of copies alone, without a device's work, and with clocks that run back") {
     const test::Folder folder;
     const auto exported = [&](const std::string& sql) {

@@ -2,6 +2,7 @@
 
 #include "sim/base/error.hpp"
 #include "sim/base/input_file.hpp"
+#include "sim/record/sqlite_damage.hpp"
 
 #include <fmt/format.h>
 #include <sqlite3.h>
@@ -73,19 +74,33 @@ class ResultStore::Database {
             bound_ = 0;
         }
         [[nodiscard]] std::string text(int column) const {
+            require(column, sqlite3_column_type(statement_, column) == SQLITE_TEXT, "text");
             const auto* bytes = reinterpret_cast<const char*>(sqlite3_column_text(statement_, column));
-            return bytes == nullptr
-                       ? std::string()
-                       : std::string(bytes, static_cast<std::size_t>(sqlite3_column_bytes(statement_, column)));
+            return {bytes, static_cast<std::size_t>(sqlite3_column_bytes(statement_, column))};
         }
-        [[nodiscard]] std::int64_t integer(int column) const { return sqlite3_column_int64(statement_, column); }
-        [[nodiscard]] double number(int column) const { return sqlite3_column_double(statement_, column); }
+        [[nodiscard]] std::int64_t integer(int column) const {
+            require(column, sqlite3_column_type(statement_, column) == SQLITE_INTEGER, "whole number");
+            return sqlite3_column_int64(statement_, column);
+        }
+        [[nodiscard]] double number(int column) const {
+            const int type = sqlite3_column_type(statement_, column);
+            require(column, type == SQLITE_FLOAT || type == SQLITE_INTEGER, "number");
+            return sqlite3_column_double(statement_, column);
+        }
         [[nodiscard]] std::optional<double> optional(int column) const {
             return sqlite3_column_type(statement_, column) == SQLITE_NULL ? std::nullopt
                                                                           : std::optional<double>(number(column));
         }
 
       private:
+        // Any cell of a SQLite file may hold any type, whatever its column says.
+        void require(int column, bool good, const char* type) const {
+            if (!good) {
+                database_.fail(fmt::format("is damaged: '{}' is no {} in what answers '{}'",
+                                           sqlite3_column_name(statement_, column), type, sqlite3_sql(statement_)));
+            }
+        }
+
         const Database& database_;
         sqlite3_stmt* statement_ = nullptr;
         int bound_ = 0;
@@ -177,6 +192,7 @@ class ResultStore::Database {
             fail(fmt::format("has schema version {}, this program reads version {}", version, kSchemaVersion));
         }
         if (mode == Mode::read) {
+            require_whole();
             return;
         }
         use_write_ahead_log();
@@ -187,6 +203,12 @@ class ResultStore::Database {
         run(fmt::format("PRAGMA application_id = {}", kApplication).c_str());
         run(fmt::format("PRAGMA user_version = {}", kSchemaVersion).c_str());
         run("COMMIT");
+    }
+
+    void require_whole() const {
+        if (const std::string problem = sqlite_damage(handle_, path_); !problem.empty()) {
+            fail("is damaged: " + problem + "; 'sqlite3 FILE .recover' may save what is left");
+        }
     }
 
     // The switch needs the file alone and does not wait for it by itself.
@@ -360,7 +382,11 @@ void ResultStore::each(const std::function<void(const StoredPoint&, const PointR
             point.parameters.emplace_back(parameters.text(0), parameters.text(1));
         }
         parameters.reset();
-        visit(point, *result_of(point.hash));
+        const std::optional<PointResult> result = result_of(point.hash);
+        if (!result) {
+            database_->fail(fmt::format("is damaged: point {} has no result", point.id));
+        }
+        visit(point, *result);
     }
 }
 

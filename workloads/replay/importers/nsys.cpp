@@ -2,6 +2,7 @@
 
 #include "sim/base/error.hpp"
 #include "sim/base/input_file.hpp"
+#include "sim/record/sqlite_damage.hpp"
 #include "workloads/replay/activities.hpp"
 #include "workloads/replay/importers/importer.hpp"
 
@@ -37,6 +38,10 @@ class Database {
         handle_.reset(handle);
         if (status != SQLITE_OK) {
             fail(sqlite3_errmsg(handle));
+        }
+        const std::string damage = sqlite_damage(handle, path);
+        if (!damage.empty() && sqlite3_errcode(handle) != SQLITE_NOTADB) {
+            fail("is damaged or cut off: " + damage + "; export it again");
         }
         std::set<std::string> found;
         each("SELECT name FROM sqlite_master WHERE type = 'table'",
@@ -265,18 +270,17 @@ class Reader {
     }
 
     void add_wait(const HostCall& call, std::int64_t stream, const std::vector<EventRecord>& records) {
-        const EventRecord* last = nullptr;
-        for (const EventRecord& record : records) {
-            if (record.correlation < call.correlation) {
-                last = &record;
-            }
-        }
-        if (last == nullptr) {
+        // They are in the order of their correlation.
+        const auto later = std::partition_point(records.begin(), records.end(), [&](const EventRecord& record) {
+            return record.correlation < call.correlation;
+        });
+        if (later == records.begin()) {
             return;
         }
-        const auto recorded = call_index_.find(last->correlation);
+        const EventRecord& last = *(later - 1);
+        const auto recorded = call_index_.find(last.correlation);
         if (recorded != call_index_.end()) {
-            waits_.push_back(StreamWait{stream, call.start_s, last->stream, calls_[recorded->second].start_s});
+            waits_.push_back(StreamWait{stream, call.start_s, last.stream, calls_[recorded->second].start_s});
         }
     }
 
