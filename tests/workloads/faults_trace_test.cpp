@@ -91,6 +91,16 @@ TEST_CASE("files of faults of no known format are refused with those that are, b
     refused("TIME,REASON,OBJECT\nyesterday,NodeReady,n1\n", 2, "time such as");
     refused("NodeName|TimeStart|TimeEnd|State|Reason\na|b|c|d|e\n", 2, "expected times");
     refused(",Time,GPUs\n0,1\n", 2, "expected number");
+    // Days and times that no calendar has, parts of machines, columns that are not in the header.
+    refused("2021-12-31, 23:59:00, 4\n2021-02-29, 23:59:00, 4\n", 2, "expected day");
+    refused("TIME,REASON,OBJECT\n2026-03-01T24:00:00Z,NodeReady,n1\n", 2, "time such as");
+    refused("time_s,nodes\n0,2.5\n", 2, "whole number");
+    refused(",Time,GPUs\n0,1000,2.5\n", 2, "whole number");
+    refused("0,add,a\n60000,add,b\n30000,remove,a\n", 3, "times go backwards");
+    refused("NodeName|TimeStart|TimeEnd|State|Reason\na|2026-02-01T00:10:00|2026-01-01T00:10:00|DOWN|x\n", 2,
+            "TimeEnd is before TimeStart");
+    refused("time_s,kind,where,lasts_s,factor\n", 1, "in this order");
+    refused("time_s,kind,where\n1,node,node 0,,5\n", 2, "5 cells");
 }
 
 }  // namespace orrery

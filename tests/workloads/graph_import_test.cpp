@@ -261,3 +261,18 @@ TEST_CASE("edges of InfraGraph are counted over the whole file, and components m
     }
     CHECK(refused("infragraph", wrong).find("and 50 more errors") != std::string::npos);
 }
+
+TEST_CASE("links that say a thing twice, in no unit or below zero are refused with their line") {
+    CHECK(refused("infragraph", replaced(kInfra, "latency: {us: 1}", "latency: {us: -1}"))
+              .find("error: 'us' must be a number from 0, not '-1'") != std::string::npos);
+    CHECK(refused("infragraph", replaced(kInfra, "gigabits_per_second: 200", "gigabits_per_second: 0"))
+              .find("must be a number above 0, not '0'") != std::string::npos);
+    CHECK(refused("infragraph", replaced(kInfra, "gigabits_per_second: 200", "parsecs: 2"))
+              .find("none of the units that are read here: gigabitspersecond") != std::string::npos);
+    CHECK(refused("infragraph", replaced(kInfra, "name: up,", "name: eth,")).find("link 'eth' comes twice") !=
+          std::string::npos);
+    CHECK(refused("graph-csv", "from,to,gbps,gbps\na,s,1,2\nb,s,1,2\n").find("input:1:1: error: column 'gbps' comes twice") !=
+          std::string::npos);
+    CHECK(refused("graph-csv", "from,to,gbps,latency\na,s,1,-1 us\nb,s,1,1 us\n").find("input:2:1: error: ") !=
+          std::string::npos);
+}

@@ -440,6 +440,29 @@ TEST_CASE("import: Chakra nodes may wait for absent ones only when that is allow
     CHECK(problem_of([&] { (void)import_bytes("chakra", circle); }).find("in a circle") != std::string::npos);
 }
 
+TEST_CASE("import: records that name a thing twice, miss a rank or hold words that are not read are refused") {
+    const std::string goal = "num_ranks 2\nrank 0 {\nsend 10b to 1 tag 5 LAST\n}\nrank 1 {\nrecv 10b from 0 tag 5\n}\n";
+    const auto with = [&](const std::string& last) {
+        std::string text = goal;
+        text.replace(text.find(" LAST"), 5, last);
+        return problem_of([&] { (void)import_bytes("goal", text); });
+    };
+    CHECK(with(" cpu 0 nic 1").empty());
+    CHECK(with(" rank 3").find("'rank' is not read here") != std::string::npos);
+    CHECK(with(" cpu").find("'cpu' is not read here") != std::string::npos);
+    const std::string record = text_of(std::string(ORRERY_SOURCE_DIR) + "/scenarios/replay/two-layer-step.replay");
+    std::string twice = record;
+    twice.insert(twice.find("# program"), "# ranks: 4\n");
+    CHECK(problem_of([&] { (void)parse_replay(twice, "twice"); }).find("'ranks' is given twice") != std::string::npos);
+    // A rank whose file is not there does not end the job.
+    const test::Folder folder;
+    const std::string bytes = text_of(sample("pair.0.et"));
+    const std::string first = folder.file("job.0.et", bytes);
+    (void)folder.file("job.2.et", bytes);
+    CHECK(problem_of([&] { (void)import_trace("chakra", first); }).find("none of rank 1: job.1.et is missing") !=
+          std::string::npos);
+}
+
 TEST_CASE("import: an Nsight export that is cut off or overwritten is refused, though what is left answers") {
     const std::string path = nsys_sample();
     const std::string whole = text_of(path);

@@ -63,6 +63,15 @@ TEST_CASE("serving: a trace may have a byte order mark, carriage returns, blank 
     CHECK(refusal_of(kHeader).find(":1:1: error: has no request") != std::string::npos);
 }
 
+TEST_CASE("serving: stamps of a trace may be dates with fractions and a zone") {
+    for (const char* zone : {"", "Z", "+00:00", "-08:00"}) {
+        const std::vector<Request> dated =
+            read_all(fmt::format("{0}2024-02-28T23:59:59.5{1},10,2\n2024-02-29 00:00:01{1},10,2\n", kHeader, zone));
+        REQUIRE(dated.size() == 2);
+        CHECK(dated[1].arrival.seconds() == doctest::Approx(1.5));
+    }
+}
+
 TEST_CASE("serving: a sample of a closed loop is a closed loop") {
     std::string text = kHeader;
     for (int i = 0; i < 200; ++i) {
@@ -93,12 +102,22 @@ TEST_CASE("serving: what is wrong in a trace is refused with its line") {
         {line(1, 10, -1), ":1:1: error: \"output_length\" is a number from 0"},
         {kHeader + "1,nan,3\n", "not 'nan'"},
         {kHeader + "soon,10,3\n", "'soon' is no time"},
-        {kHeader + "1,10\n", "2 cells, but column 3 is needed"},
+        {kHeader + "1,10\n", ":2:1: error: 2 cells, but the header names 3 columns"},
+        {kHeader + "1,10,3,4\n", ":2:1: error: 4 cells, but the header names 3 columns"},
+        {"arrival_s,prompt,output,prompt\n1,10,3,4\n", ":1:1: error: column 'prompt' comes twice"},
+        {kHeader + row(1, 10.5), ":2:1: error: prompt tokens is a whole number, not '10.5'"},
+        {line(1, 10, 2.5), ":1:1: error: \"output_length\" is a whole number, not '2.5'"},
+        {"{\"timestamp\": 1, \"input_length\": 6, \"output_length\": 5, \"input_length\": 7}\n",
+         "has two members \"input_length\""},
+        {kHeader + "2023-02-30 18:17:03,10,3\n", "'2023-02-30 18:17:03' is no time"},
+        {kHeader + "2023-11-16 24:17:03,10,3\n", "is no time"},
+        {kHeader + "2023-11-16 18:60:03,10,3\n", "is no time"},
+        {kHeader + "2023-11-16 18:17:03+soon,10,3\n", "is no time"},
         {"1,10,3\n", "the header names no arrival"},
         {"TIMESTAMP,prompt,output\n1,10,3\n", "arrival_s,prompt,output[,session] (plain)"},
         {std::string("\0\1\2\n", 4), "the header names no arrival"},
         {"{\"timestamp\": 1}\n", "has no \"input_length\""},
-        {"{\"timestamp\": 1, \"input_length\": 6, \"output_length\": 5, \"hash_ids\": [1e300]}\n", "list of numbers"},
+        {"{\"timestamp\": 1, \"input_length\": 6, \"output_length\": 5, \"hash_ids\": [1e300]}\n", "list of whole numbers"},
         {kHeader + "1,10," + std::string(2 << 20, '7'), "longer than 1 MiB"},
     };
     for (const auto& [text, problem] : cases) {
@@ -285,6 +304,8 @@ TEST_CASE("import: spans that cannot be are refused with their line") {
         {batch(span("a", "", 3, 2, tokens)), "span 'a' ends before it starts"},
         {batch(span("a", "", 1, 2, {{"gen_ai.usage.prompt_tokens", "-3"}, {"gen_ai.usage.completion_tokens", "4"}})),
          "span 'a' has -3 tokens"},
+        {batch(span("a", "", 1, 2, {{"gen_ai.usage.prompt_tokens", "3.5"}, {"gen_ai.usage.completion_tokens", "4"}})),
+         "span 'a' has 3.5 tokens; whole numbers"},
         {good + good, "comes twice"},
         {batch(span("a", "b", 1, 2, tokens) + "," + span("b", "c", 1, 2, {}) + "," + span("c", "b", 1, 2, {})),
          "go in a circle"},

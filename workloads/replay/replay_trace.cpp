@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <set>
 
 namespace orrery::inline replay {
 
@@ -102,6 +103,10 @@ class Parser {
         };
         const std::string key = trim(text.substr(0, colon));
         const std::string value = trim(text.substr(colon + 1));
+        if (!keys_.insert(key).second) {
+            fail(fmt::format("'{}' is given twice", printable(key, 60)));
+            return;
+        }
         if (key == "ranks") {
             double count = 0;
             if (!parse_number(value, count) || count < 1 || count > kMostRanks || count != std::floor(count)) {
@@ -275,6 +280,7 @@ class Parser {
     int line_ = 0;
     bool stop_ = false;
     bool has_ranks_ = false;
+    std::set<std::string> keys_;
     ReplayTrace trace_;
     std::vector<Diagnostic> errors_;
 };

@@ -23,6 +23,9 @@ std::vector<TimedFault> read(TraceLines& lines, const JobShape& shape) {
             lines.fail(at, "expected milliseconds, add or remove, name of the machine");
         } else if (lines.number(at, cells[0], "time in milliseconds", time)) {
             const double change = cells[1] == "add" ? 1 : -1;
+            if (time * kMillisecond < counts.back().at_s) {
+                lines.fail(at, "times go backwards");
+            }
             counts.push_back({time * kMillisecond, std::max(0.0, counts.back().machines + change)});
         }
     }

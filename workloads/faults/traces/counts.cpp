@@ -36,7 +36,7 @@ std::vector<TimedFault> read_counts(TraceLines& lines, const JobShape& shape) {
         if (cells.size() != 2) {
             lines.fail(at, "expected time_s,nodes");
         } else if (lines.number(at, cells[0], "time in seconds", count.at_s) &&
-                   lines.number(at, cells[1], "number of nodes", count.machines)) {
+                   lines.whole(at, cells[1], "number of nodes", count.machines)) {
             if (count.at_s < last) {
                 lines.fail(at, "times go backwards");
             }
@@ -57,8 +57,8 @@ std::vector<TimedFault> read_dated(TraceLines& lines, const JobShape& shape) {
         }
         if (comma == std::string::npos || !parse_instant(std::string_view(line).substr(0, comma), count.at_s)) {
             lines.fail(at, "expected day, time, number of machines, such as 2021-12-11, 11:11:30, 55");
-        } else if (lines.number(at, after_spaces(std::string_view(line).substr(comma + 1)), "number of machines",
-                                count.machines)) {
+        } else if (lines.whole(at, after_spaces(std::string_view(line).substr(comma + 1)), "number of machines",
+                               count.machines)) {
             counts.push_back(count);
         }
     }
@@ -74,7 +74,7 @@ std::vector<TimedFault> read_indexed(TraceLines& lines, const JobShape& shape) {
         if (cells.size() != 3) {
             lines.fail(at, "expected number of the line, time in seconds, GPUs");
         } else if (lines.number(at, cells[1], "time in seconds", count.at_s) &&
-                   lines.number(at, cells[2], "number of GPUs", count.machines)) {
+                   lines.whole(at, cells[2], "number of GPUs", count.machines)) {
             count.machines /= shape.gpus_per_node;
             counts.push_back(count);
         }

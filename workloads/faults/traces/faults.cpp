@@ -9,15 +9,19 @@ namespace orrery::inline faults {
 
 namespace {
 
-void take_fault(TraceLines& lines, int at, const std::string& line, const JobShape& shape,
+constexpr std::string_view kColumns = "time_s,kind,where,factor,lasts_s";
+
+void take_fault(TraceLines& lines, int at, const std::string& line, const JobShape& shape, std::size_t columns,
                 std::vector<TimedFault>& all) {
     const auto fail = [&](const std::string& text) { lines.fail(at, text); };
     const auto number = [&](std::string_view text, const char* name, double& value) {
         return lines.number(at, text, name, value);
     };
     const auto cells = split(line, ',');
-    if (cells.size() < 3 || cells.size() > 5) {
-        return fail("expected time_s,kind,where and then perhaps factor,lasts_s");
+    if (cells.size() < 3 || cells.size() > columns) {
+        return fail(
+            fmt::format("{} cells: time_s,kind,where and then perhaps the others of the {} that the header names",
+                        cells.size(), columns));
     }
     TimedFault out;
     const auto& names = fault_kind_names();
@@ -55,8 +59,14 @@ void take_fault(TraceLines& lines, int at, const std::string& line, const JobSha
 
 std::vector<TimedFault> read(TraceLines& lines, const JobShape& shape) {
     std::vector<TimedFault> out;
+    const auto& [head, header] = lines.lines()[0];
+    if (header != kColumns && header != kColumns.substr(0, header.size())) {
+        lines.fail(head, fmt::format("the columns are {}, in this order; the last two may be missing", kColumns));
+        return out;
+    }
+    const std::size_t columns = split(header, ',').size();
     for (std::size_t i = 1; i < lines.lines().size() && !lines.hopeless(); ++i) {
-        take_fault(lines, lines.lines()[i].first, lines.lines()[i].second, shape, out);
+        take_fault(lines, lines.lines()[i].first, lines.lines()[i].second, shape, columns, out);
     }
     return out;
 }

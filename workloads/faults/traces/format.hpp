@@ -21,6 +21,7 @@ class TraceLines {
     void fail(int line, const std::string& text) { errors_.push_back({path_, line, 1, text}); }
     /// A number of at least 0; false, with an error, for anything else.
     bool number(int line, std::string_view text, const char* name, double& out);
+    bool whole(int line, std::string_view text, const char* name, double& out);
     /// True once there are so many errors that more would not help.
     [[nodiscard]] bool hopeless() const;
     /// Throws ConfigError with the errors, if there are any.

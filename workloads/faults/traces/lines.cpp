@@ -1,3 +1,4 @@
+#include "sim/base/calendar.hpp"
 #include "sim/base/input_file.hpp"
 #include "sim/base/text.hpp"
 #include "workloads/faults/traces/format.hpp"
@@ -31,6 +32,14 @@ TraceLines::TraceLines(std::string path) : path_(std::move(path)) {
 bool TraceLines::number(int line, std::string_view text, const char* name, double& out) {
     if (!parse_number(text, out) || out < 0) {
         fail(line, fmt::format("'{}' is no {}", printable(text, 100), name));
+        return false;
+    }
+    return true;
+}
+
+bool TraceLines::whole(int line, std::string_view text, const char* name, double& out) {
+    if (!parse_number(text, out) || out < 0 || out != std::floor(out)) {
+        fail(line, fmt::format("'{}' is no {}, which is a whole number", printable(text, 100), name));
         return false;
     }
     return true;
@@ -100,8 +109,7 @@ bool parse_instant(std::string_view text, double& seconds) {
     int year = 0;
     int month = 0;
     int day = 0;
-    if (!whole(0, 4, year) || !whole(5, 2, month) || !whole(8, 2, day) || text[4] != '-' || text[7] != '-' ||
-        month < 1 || month > 12 || day < 1 || day > 31) {
+    if (!whole(0, 4, year) || !whole(5, 2, month) || !whole(8, 2, day) || text[4] != '-' || text[7] != '-') {
         return false;
     }
     std::size_t at = 10;
@@ -112,20 +120,16 @@ bool parse_instant(std::string_view text, double& seconds) {
     int minute = 0;
     int second = 0;
     if (at == 10 || !whole(at, 2, hour) || !whole(at + 3, 2, minute) || !whole(at + 6, 2, second) ||
-        text[at + 2] != ':' || text[at + 5] != ':' || hour > 23 || minute > 59 || second > 60) {
+        text[at + 2] != ':' || text[at + 5] != ':') {
         return false;
     }
     const std::string_view rest = text.substr(at + 8);
-    if (!rest.empty() && rest != "Z") {
+    const std::optional<int> days = days_since_1970(year, month, day);
+    const std::optional<int> time = seconds_of_day(hour, minute, second);
+    if ((!rest.empty() && rest != "Z") || !days || !time) {
         return false;
     }
-    // Days since 1970 of the Gregorian calendar: Hinnant, "chrono-Compatible Low-Level Date Algorithms", days_from_civil.
-    const int shifted = month <= 2 ? year - 1 : year;
-    const int era = shifted / 400;
-    const int of_era = shifted - era * 400;
-    const int of_year = (153 * (month + (month > 2 ? -3 : 9)) + 2) / 5 + day - 1;
-    const int days = era * 146097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719468;
-    seconds = 86400.0 * days + 3600.0 * hour + 60.0 * minute + second;
+    seconds = 86400.0 * *days + *time;
     return true;
 }
 

@@ -33,6 +33,10 @@ std::vector<TimedFault> read(TraceLines& lines, const JobShape& shape) {
             lines.fail(at, "expected times such as 2026-01-31T12:00:00, and perhaps Unknown for the second");
             continue;
         }
+        if (one.to_s < one.from_s) {
+            lines.fail(at, "TimeEnd is before TimeStart");
+            continue;
+        }
         first = std::min(first, one.from_s);
         absences.push_back(one);
     }

@@ -60,7 +60,7 @@ double zigzag(std::uint64_t value) {
     return static_cast<double>(static_cast<std::int64_t>(value >> 1U) ^ -static_cast<std::int64_t>(value & 1U));
 }
 
-// The value of an attribute as a number, whatever its encoding (oneof fields 3 to 27); NaN-free: 0 for other kinds.
+// The value of an attribute as a number, whatever its encoding (oneof fields 3 to 27); 0 for other kinds.
 double number_of(const UnknownField& field) {
     switch (field.type()) {
         case UnknownField::TYPE_VARINT: {
@@ -295,15 +295,16 @@ class RankReader {
         op.duration_s = node.duration_us > 0 ? duration : ReplayOp::kUnknown;
         const auto sized = [&](const char* key) {
             const double value = node.number(key);
-            if (value < 0) {
-                fail(at, fmt::format("node {} has a negative {}: {:g}", node.id, key, value));
+            if (!(value >= 0)) {
+                fail(at, fmt::format("node {} has a {} {}: {:g}", node.id, value < 0 ? "negative" : "meaningless", key,
+                                     value));
             }
             return std::min(value, 1e18);
         };
         switch (node.type) {
             case kCompute:
                 op.kind = node.number("is_cpu_op") != 0 ? ReplayKind::host : ReplayKind::kernel;
-                op.flops = std::clamp(node.number("num_ops"), 0.0, 1e24);
+                op.flops = std::min(sized("num_ops"), 1e24);
                 op.bytes = sized("tensor_size");
                 break;
             case kLoad:
@@ -440,6 +441,28 @@ std::map<std::string, std::vector<std::uint32_t>> groups_beside(const std::strin
     return groups;
 }
 
+// A file that is missing would make all that come behind it no ranks of the job.
+void require_no_later_rank(const std::string& path, const std::filesystem::path& folder, const std::string& base,
+                           const std::string& extension, std::size_t ranks) {
+    std::error_code ignored;
+    const std::filesystem::path here = folder.empty() ? std::filesystem::path(".") : folder;
+    for (const auto& entry : std::filesystem::directory_iterator(here, ignored)) {
+        const std::string name = entry.path().filename().string();
+        const std::string start = base + ".";
+        if (name.size() <= start.size() + extension.size() || !name.starts_with(start) || !name.ends_with(extension)) {
+            continue;
+        }
+        double rank = 0;
+        if (parse_number(name.substr(start.size(), name.size() - start.size() - extension.size()), rank) &&
+            rank >= static_cast<double>(ranks)) {
+            throw ConfigError({Diagnostic{path, 0, 0,
+                                          fmt::format("there is a trace of rank {:.0f} beside it, but none of rank {}: "
+                                                      "{}.{}{} is missing",
+                                                      rank, ranks, base, ranks, extension)}});
+        }
+    }
+}
+
 Imported import_chakra(const ImportInput& input) {
     const std::string& path = input.path();
     const ChakraOptions options{input.has("allow-missing"), input.bytes_option("assume-bytes")};
@@ -472,6 +495,7 @@ Imported import_chakra(const ImportInput& input) {
     if (files.empty()) {
         throw ConfigError({Diagnostic{path, 0, 0, "there is no trace of rank 0 beside it"}});
     }
+    require_no_later_rank(path, folder, base, extension, files.size());
     trace.ranks = static_cast<std::uint32_t>(files.size());
     const auto groups = groups_beside((folder / (base + ".json")).string());
     for (std::uint32_t rank = 0; rank < files.size(); ++rank) {

@@ -1,6 +1,7 @@
 // GOAL: one block a rank with labelled calc, send and recv lines and `requires` between labels.
 
 #include "sim/base/error.hpp"
+#include "sim/base/text.hpp"
 #include "sim/config/units.hpp"
 #include "workloads/replay/importers/importer.hpp"
 
@@ -160,7 +161,12 @@ class Parser {
             return;
         }
         std::string lane = "cpu 0";
-        for (std::size_t k = 0; i + k + 1 < words_.size(); ++k) {
+        for (std::size_t k = op.kind == ReplayKind::kernel ? 2 : 4; i + k < words_.size(); k += 2) {
+            if ((word(k) != "tag" && word(k) != "cpu" && word(k) != "nic") || i + k + 1 == words_.size()) {
+                fail(fmt::format("'{}' is not read here: an operation ends with 'tag N', 'cpu N' and 'nic N'",
+                                 printable(word(k), 60)));
+                return;
+            }
             if (word(k) == "tag") {
                 op.tag = static_cast<std::uint32_t>(number(word(k + 1), "tag", 4e9));
             } else if (word(k) == "cpu") {

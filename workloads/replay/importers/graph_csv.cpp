@@ -47,6 +47,13 @@ class Table {
             }
             if (columns_.empty()) {
                 columns_ = cells;
+                for (std::size_t i = 0; i < cells.size(); ++i) {
+                    if (std::find(cells.begin(), cells.begin() + static_cast<std::ptrdiff_t>(i), cells[i]) !=
+                        cells.begin() + static_cast<std::ptrdiff_t>(i)) {
+                        graph_.error(Diagnostic{file_, line, 1,
+                                                fmt::format("column '{}' comes twice", printable(cells[i], 60))});
+                    }
+                }
             } else if (cells.size() != columns_.size()) {
                 graph_.error(Diagnostic{
                     file_, line, 1,

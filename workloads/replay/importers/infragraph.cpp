@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 
 namespace orrery::inline replay {
@@ -90,20 +91,36 @@ class Reader {
     }
 
   private:
+    static std::string names_of(const std::vector<std::pair<const char*, double>>& units) {
+        std::string out;
+        for (const auto& [name, factor] : units) {
+            out += (out.empty() ? "" : ", ") + std::string(name);
+        }
+        return out;
+    }
+
     // The number under the first key that, without underscores, is one of these; times its factor.
-    double physical(const YamlNode* of, const std::vector<std::pair<const char*, double>>& units) {
+    double physical(const YamlNode* of, double least, const std::vector<std::pair<const char*, double>>& units) {
         if (of == nullptr) {
             return -1;
         }
         for (const YamlNode::Entry& entry : of->entries) {
             for (const auto& [name, factor] : units) {
                 double number = 0;
-                if (without_underscores(entry.key) == name && parse_number(entry.value.scalar, number) && number > 0) {
-                    return number * factor;
+                if (without_underscores(entry.key) != name) {
+                    continue;
                 }
+                if (!parse_number(entry.value.scalar, number) || number < least) {
+                    error(entry.value,
+                          fmt::format("'{}' must be a number {}, not '{}'", printable(entry.key, 60),
+                                      least > 0 ? "above 0" : "from 0", printable(entry.value.scalar, 60)));
+                    return std::numeric_limits<double>::quiet_NaN();
+                }
+                return number * factor;
             }
         }
-        return -1;
+        error(*of, fmt::format("none of the units that are read here: {}", names_of(units)));
+        return std::numeric_limits<double>::quiet_NaN();
     }
 
     void read_links(const YamlNode& top) {
@@ -111,12 +128,15 @@ class Reader {
             const YamlNode* inside = link.find("physical");
             const YamlNode& at = inside != nullptr ? *inside : link;
             LinkKind kind;
-            kind.rate = physical(at.find("bandwidth"), {{"gigabitspersecond", 1e9 / 8},
-                                                        {"gbitspersecond", 1e9 / 8},
-                                                        {"gigabytespersecond", 1e9},
-                                                        {"gbytespersecond", 1e9}});
-            kind.latency = physical(at.find("latency"), {{"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}});
-            links_[scalar(link, "name")] = kind;
+            kind.rate = physical(at.find("bandwidth"), 1e-9,
+                                 {{"gigabitspersecond", 1e9 / 8},
+                                  {"gbitspersecond", 1e9 / 8},
+                                  {"gigabytespersecond", 1e9},
+                                  {"gbytespersecond", 1e9}});
+            kind.latency = physical(at.find("latency"), 0, {{"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}});
+            if (!links_.emplace(scalar(link, "name"), kind).second) {
+                error(link, fmt::format("link '{}' comes twice", printable(scalar(link, "name"), 60)));
+            }
         }
     }
 

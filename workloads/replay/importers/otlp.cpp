@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <sstream>
 #include <unordered_map>
 
@@ -216,9 +217,9 @@ class Reader {
             return;
         }
         for (const double tokens : {*prompt, *output}) {
-            if (!(tokens >= 0 && tokens <= kMostTokens)) {
-                fail(line_, fmt::format("span '{}' has {:g} tokens; 0 to {:.0f} can be", text(json, "spanId"), tokens,
-                                        kMostTokens));
+            if (!(tokens >= 0 && tokens <= kMostTokens) || tokens != std::floor(tokens)) {
+                fail(line_, fmt::format("span '{}' has {:g} tokens; whole numbers from 0 to {:.0f} can be",
+                                        text(json, "spanId"), tokens, kMostTokens));
             }
         }
         span.start_ns = nanoseconds(json, "startTimeUnixNano");

@@ -165,7 +165,12 @@ class TraceReader final : public RequestSource {
     bool open() {
         std::string looks;
         for (const TraceFormat* format : trace_format_table()) {
-            if ((lines_ = format->open(line_))) {
+            try {
+                lines_ = format->open(line_);
+            } catch (const BadLine& bad) {
+                fail(bad.problem);
+            }
+            if (lines_) {
                 return format->header;
             }
             looks += fmt::format("{}{} ({})", looks.empty() ? "" : " or ", format->looks, format->name);

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 namespace orrery::inline serving {
 
 namespace {
@@ -30,9 +32,9 @@ class MooncakeLines final : public TraceLines {
         if (line.front() != '{') {
             throw BadLine{"is no JSON map, but the lines before are"};
         }
-        request.at_s = number(line, "timestamp", kLatestStampMs) * 1e-3;
-        request.prompt = number(line, "input_length", kMostTokens);
-        request.output = number(line, "output_length", kMostTokens);
+        request.at_s = traced_number(member(line, "timestamp"), "\"timestamp\"", kLatestStampMs) * 1e-3;
+        request.prompt = traced_count(member(line, "input_length"), "\"input_length\"", kMostTokens);
+        request.output = traced_count(member(line, "output_length"), "\"output_length\"", kMostTokens);
         read_keys(line, request.keys);
     }
 
@@ -43,12 +45,16 @@ class MooncakeLines final : public TraceLines {
     }
 
   private:
-    static double number(std::string_view line, const char* key, double most) {
+    static std::string_view member(std::string_view line, const char* key) {
         const auto text = text_behind(line, key);
         if (!text) {
             throw BadLine{fmt::format("has no \"{}\"", key)};
         }
-        return traced_number(*text, fmt::format("\"{}\"", key), most);
+        const std::string quoted = fmt::format("\"{}\"", key);
+        if (line.find(quoted, line.find(quoted) + 1) != std::string_view::npos) {
+            throw BadLine{fmt::format("has two members {}", quoted)};
+        }
+        return *text;
     }
 
     // "hash_ids": [46, 47]; none: nothing is known of the content.
@@ -59,9 +65,9 @@ class MooncakeLines final : public TraceLines {
             const std::size_t end = std::min(line.find_first_of(",]", at + 1), line.size());
             const std::size_t start = std::min(line.find_first_not_of(' ', at + 1), end);
             double value = 0;
-            if (start < end &&
-                (!parse_number(line.substr(start, end - start), value) || !(value >= 0 && value < kMostKeys))) {
-                throw BadLine{"\"hash_ids\" is a list of numbers from 0"};
+            if (start < end && (!parse_number(line.substr(start, end - start), value) ||
+                                !(value >= 0 && value < kMostKeys) || value != std::floor(value))) {
+                throw BadLine{"\"hash_ids\" is a list of whole numbers from 0"};
             }
             if (end == line.size()) {
                 throw BadLine{"\"hash_ids\" has no end"};

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 namespace orrery::inline serving {
 
 extern const TraceFormat kAzureFormat;
@@ -25,6 +27,14 @@ double traced_number(std::string_view text, std::string_view what, double most) 
     double value = 0;
     if (!parse_number(text, value) || !(value >= 0 && value <= most)) {
         throw BadLine{fmt::format("{} is a number from 0 to {:.0f}, not '{}'", what, most, text)};
+    }
+    return value;
+}
+
+double traced_count(std::string_view text, std::string_view what, double most) {
+    const double value = traced_number(text, what, most);
+    if (value != std::floor(value)) {
+        throw BadLine{fmt::format("{} is a whole number, not '{}'", what, text)};
     }
     return value;
 }

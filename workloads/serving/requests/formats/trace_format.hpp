@@ -42,7 +42,7 @@ struct TraceFormat {
     const char* description;
     const char* looks;  ///< what its first line looks like
     bool header;        ///< the first line is no request
-    /// A reader of the lines of a file whose first line is `first`; null: it is of another format.
+    /// A reader of the lines of a file whose first line is `first`; null: it is of another format. Throws BadLine.
     std::unique_ptr<TraceLines> (*open)(std::string_view first);
 };
 [[nodiscard]] const std::vector<const TraceFormat*>& trace_format_table();
@@ -51,6 +51,8 @@ struct TraceFormat {
 
 /// Throws BadLine unless `text` is a number from 0 to `most`.
 [[nodiscard]] double traced_number(std::string_view text, std::string_view what, double most);
+/// Throws BadLine unless `text` is a whole number from 0 to `most`.
+[[nodiscard]] double traced_count(std::string_view text, std::string_view what, double most);
 
 inline constexpr double kLatestStampMs = 1e13;
 
