@@ -2,6 +2,7 @@
 #include "tests/support/command.hpp"
 #include "tests/support/support.hpp"
 #include "workloads/replay/importers/chakra.hpp"
+#include "workloads/replay/recorded_device.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -461,6 +462,36 @@ TEST_CASE("import: records that name a thing twice, miss a rank or hold words th
     (void)folder.file("job.2.et", bytes);
     CHECK(problem_of([&] { (void)import_trace("chakra", first); }).find("none of rank 1: job.1.et is missing") !=
           std::string::npos);
+}
+
+TEST_CASE("import: profiles name the device that they were recorded on, which a replay elsewhere notes") {
+    CHECK(device_preset_of("NVIDIA A100-SXM4-80GB") == "a100-sxm-80g");
+    CHECK(device_preset_of("NVIDIA H100 80GB HBM3") == "h100-sxm");
+    CHECK(device_preset_of("NVIDIA H200") == "h200-sxm");
+    CHECK(device_preset_of("AMD Instinct MI300X") == "mi300x");
+    CHECK(device_preset_of("NVIDIA H100 NVL").empty());
+    CHECK(device_preset_of("").empty());
+    CHECK(import_trace("pytorch-profiler", sample("step.json")).meta.at("recorded_on") == "NVIDIA A100-SXM4-80GB");
+    const test::Folder folder;
+    const std::string nsys = folder.file("export.sqlite", text_of(nsys_sample()));
+    CHECK_FALSE(import_trace("nsys", nsys).meta.contains("recorded_on"));
+    sqlite3* handle = nullptr;
+    REQUIRE(sqlite3_open(nsys.c_str(), &handle) == SQLITE_OK);
+    REQUIRE(sqlite3_exec(handle,
+                         "CREATE TABLE TARGET_INFO_GPU(id INTEGER, name TEXT); INSERT INTO TARGET_INFO_GPU VALUES(0, "
+                         "'NVIDIA H100 80GB HBM3'), (1, 'other')",
+                         nullptr, nullptr, nullptr) == SQLITE_OK);
+    sqlite3_close(handle);
+    CHECK(import_trace("nsys", nsys).meta.at("recorded_on") == "NVIDIA H100 80GB HBM3");
+    const auto note = [&](const std::string& set) {
+        return test::orrery_command("run " ORRERY_SOURCE_DIR "/scenarios/replay/two-layer-step.yaml " + set)
+                   .text.find("and not as on NVIDIA H200") != std::string::npos;
+    };
+    CHECK_FALSE(note(""));
+    CHECK(note("--set cluster.node=dgx-h200"));
+    CHECK_FALSE(note("--set cluster.node=dgx-h200 --set replay.recorded_on=a100-sxm-80g"));
+    const std::string starter = test::orrery_command("init replay --gpus 8 --device h200-sxm").text;
+    CHECK_MESSAGE(starter.find("  recorded_on: a100-sxm-80g ") != std::string::npos, starter);
 }
 
 TEST_CASE("import: an Nsight export that is cut off or overwritten is refused, though what is left answers") {

@@ -1,6 +1,8 @@
 #include "tools/init/starter.hpp"
 
+#include "sim/base/input_file.hpp"
 #include "tools/driver/scenario.hpp"
+#include "workloads/replay/recorded_device.hpp"
 #include "workloads/training/state_space.hpp"
 
 #include <fmt/format.h>
@@ -357,9 +359,24 @@ std::string network(const StarterFacts& facts, const DataDirectory&) {
            expectations("fct_s.p99: \"< 100 us\"");
 }
 
+// The preset of the device that a record names in its head; empty where it names none that is known.
+std::string recorded_on(const std::string& trace) {
+    constexpr std::size_t kHead = 65536;
+    if (!std::filesystem::is_regular_file(trace)) {
+        return "";
+    }
+    const std::string head = start_of_input(trace, kHead);
+    const std::string key = fmt::format("\n# {}: ", kRecordedOn);
+    const std::size_t at = head.find(key);
+    const std::size_t start = at + key.size();
+    return at == std::string::npos ? "" : device_preset_of(head.substr(start, head.find('\n', start) - start));
+}
+
 std::string replay(const StarterFacts& facts, const DataDirectory& data) {
     const Machines on = machines(facts, "a100-sxm-80g", 8, data);
     const std::string trace = facts.trace.empty() ? data.path("scenarios/replay/two-layer-step.replay") : facts.trace;
+    const std::string recorded = recorded_on(trace);
+    const std::string device = facts.device.empty() ? "a100-sxm-80g" : facts.device;
     return head("How long does a recorded program take here?", facts, "replay") + on.text +
            fmt::format(
                "compute:\n"
@@ -367,8 +384,10 @@ std::string replay(const StarterFacts& facts, const DataDirectory& data) {
                "  trace: {}   # from 'orrery import FORMAT FILE'\n"
                "replay:\n"
                "  communication: simulated       # recorded: as long as they took\n"
-               "  kernel_speed: 1                # 1.5: kernels half as fast again\n",
-               trace);
+               "  kernel_speed: 1                # 1.5: kernels half as fast again\n"
+               "{}   # device of the record, where the cluster's is another one\n",
+               trace,
+               recorded.empty() || recorded == device ? "  # recorded_on: a100-sxm-80g" : "  recorded_on: " + recorded);
 }
 
 std::string cluster(const StarterFacts& facts, const DataDirectory& data) {

@@ -2,6 +2,7 @@
 
 #include "tools/driver/kind.hpp"
 #include "topologies/device_preset.hpp"
+#include "workloads/replay/recorded_device.hpp"
 
 #include <fmt/format.h>
 
@@ -18,8 +19,8 @@ class ReplayScenario final : public ScenarioRun {
           recorded_on_(context.scenario.replay.recorded_on),
           trace_(read_replay(context.scenario.file(context.scenario.replay.trace))),
           run_(trace_, context.scenario.replay, nodes_of(context), context.placement,
-               context.scenario.network.path_choice(), context.simulation, context.start,
-               devices_of(context)) {
+               context.scenario.network.path_choice(), context.simulation, context.start, devices_of(context)) {
+        note_device(context);
         run_.set_progress(context.options.progress);
     }
 
@@ -44,6 +45,9 @@ class ReplayScenario final : public ScenarioRun {
             summary.notes.push_back(
                 fmt::format("unchanged replay: {:+.3f} % of the recorded time{}", error * 100,
                             std::abs(error) > kFaithful ? ", more than the 1 % that it should keep" : ""));
+        }
+        if (!device_note_.empty()) {
+            summary.notes.push_back(device_note_);
         }
         if (!recorded_on_.empty()) {
             summary.notes.push_back(
@@ -96,7 +100,26 @@ class ReplayScenario final : public ScenarioRun {
     }
 
     const RunOptions& options_;
+    // The record may name its device; times of kernels are then those of another one unless the scenario says so.
+    void note_device(const RunContext& context) {
+        const ClusterSpec& cluster = context.scenario.cluster;
+        const auto recorded = trace_.meta.find(kRecordedOn);
+        if (!recorded_on_.empty() || cluster.mixed || recorded == trace_.meta.end()) {
+            return;
+        }
+        const std::string& device = cluster.node.gpu.name;
+        const std::string preset = device_preset_of(recorded->second);
+        if (device == (preset.empty() ? recorded->second : read_device(preset, context.models.data()).name)) {
+            return;
+        }
+        device_note_ = fmt::format(
+            "kernels take as long as on {}, where they were recorded, and not as on {}: 'replay: {{recorded_on: {}}}' "
+            "prices them for it",
+            recorded->second, device, preset.empty() ? "PRESET" : preset);
+    }
+
     std::string recorded_on_;
+    std::string device_note_;
     ReplayTrace trace_;
     ReplayRun run_;
 };

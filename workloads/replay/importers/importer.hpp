@@ -96,6 +96,9 @@ inline constexpr ImportOption kRanksOption = {"ranks", "N", "ranks of the job, w
 /// Makes the program that of the job that --scale names, if it is given. Throws ConfigError where the record does not tell it.
 void scale_program(ReplayTrace& trace, const ImportInput& input, ImportNotes& notes);
 
+/// Says in the head which device, by the name that its driver gives it, made the record.
+void set_recorded_on(ReplayTrace& trace, const std::string& name);
+
 /// A program to replay.
 [[nodiscard]] Imported imported_program(const ReplayTrace& trace, ImportNotes notes);
 

@@ -114,6 +114,7 @@ class Reader {
         ReplayTrace trace =
             from_activities(std::move(calls_), std::move(activities_), waits_, 1, "nsys", path_, notes_);
         trace.meta["device"] = std::to_string(device_);
+        set_recorded_on(trace, device_name());
         return trace;
     }
     [[nodiscard]] const ImportNotes& notes() const { return notes_; }
@@ -149,6 +150,16 @@ class Reader {
                                 work.second);
             }
         }
+    }
+
+    // Empty where the export does not tell it.
+    std::string device_name() const {
+        std::string name;
+        if (data_.has("TARGET_INFO_GPU")) {
+            data_.each(fmt::format("SELECT name FROM TARGET_INFO_GPU WHERE id = {}", device_),
+                       [&](sqlite3_stmt* row) { name = Database::text(row, 0); });
+        }
+        return name;
     }
 
     void note_other_tables() {

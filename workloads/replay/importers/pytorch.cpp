@@ -110,7 +110,8 @@ struct Event {
         if (value->is_number()) {
             return value->get<double>();
         }
-        return value->is_string() ? std::strtod(value->get_ref<const std::string&>().c_str(), nullptr) : 0;
+        double number = 0;
+        return value->is_string() && parse_number(value->get_ref<const std::string&>(), number) ? number : 0;
     }
 };
 
@@ -125,6 +126,7 @@ class Reader final : public nlohmann::json_sax<Json> {
     std::uint32_t world = 0;                      ///< ranks of the job, as the trace says; 0: it does not
     std::map<std::int64_t, std::size_t> devices;  ///< number of operations by device
     bool found_events = false;
+    std::map<std::int64_t, std::string> device_names;  ///< by number, as the profiler lists them
     ImportNotes notes;
 
     bool null() override { return scalar(Json()); }
@@ -144,11 +146,18 @@ class Reader final : public nlohmann::json_sax<Json> {
             finish_event();
             event_ = Event();
         }
+        if (in_properties_ && depth_ == kPropertiesDepth + 1 && !property_name_.empty()) {
+            device_names.insert_or_assign(property_id_, std::move(property_name_));
+            property_name_.clear();
+        }
         return close();
     }
     bool start_array(std::size_t) override {
         const bool events = depth_ <= 1 && (key_ == "traceEvents" || depth_ == 0);
         open(true);
+        if (depth_ == kPropertiesDepth && key_ == "deviceProperties") {
+            in_properties_ = true;
+        }
         if (events && !in_events_) {
             in_events_ = true;
             found_events = true;
@@ -160,6 +169,7 @@ class Reader final : public nlohmann::json_sax<Json> {
         if (in_events_ && depth_ == events_depth_) {
             in_events_ = false;
         }
+        in_properties_ = in_properties_ && depth_ > kPropertiesDepth;
         return close();
     }
     bool parse_error(std::size_t, const std::string&, const Json::exception& problem) override {
@@ -265,6 +275,13 @@ class Reader final : public nlohmann::json_sax<Json> {
             if (key_ == "world_size" && value.is_number_unsigned()) {
                 world =
                     static_cast<std::uint32_t>(std::clamp<std::uint64_t>(value.get<std::uint64_t>(), 1, kMostRanks));
+            }
+            if (in_properties_ && depth_ == kPropertiesDepth + 1) {
+                if (key_ == "id" && value.is_number_integer()) {
+                    property_id_ = value.get<std::int64_t>();
+                } else if (key_ == "name" && value.is_string()) {
+                    property_name_ = value.get<std::string>();
+                }
             }
             return true;
         }
@@ -398,6 +415,10 @@ class Reader final : public nlohmann::json_sax<Json> {
     Event event_;
     std::vector<RawWait> raw_waits_;
     bool in_dims_ = false, in_types_ = false;
+    static constexpr int kPropertiesDepth = 2;  // of the list of devices, in the map of the whole trace
+    bool in_properties_ = false;
+    std::int64_t property_id_ = 0;
+    std::string property_name_;
     std::vector<std::uint64_t> externals_;        ///< of the activities: the operator that launched them
     std::map<std::uint64_t, std::string> works_;  ///< of operators
 };
@@ -419,6 +440,12 @@ Imported import_pytorch(const ImportInput& input) {
     ReplayTrace trace = from_activities(std::move(reader.calls), std::move(reader.activities), reader.waits,
                                         reader.ranks, "pytorch-profiler", name, reader.notes);
     scale_program(trace, input, reader.notes);
+    if (!reader.devices.empty()) {
+        if (const auto device = reader.device_names.find(reader.devices.begin()->first);
+            device != reader.device_names.end()) {
+            set_recorded_on(trace, device->second);
+        }
+    }
     return imported_program(trace, std::move(reader.notes));
 }
 

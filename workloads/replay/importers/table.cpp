@@ -2,7 +2,9 @@
 
 #include "sim/base/error.hpp"
 #include "sim/base/input_file.hpp"
+#include "sim/base/text.hpp"
 #include "sim/config/units.hpp"
+#include "workloads/replay/recorded_device.hpp"
 
 #include <fmt/format.h>
 
@@ -119,10 +121,28 @@ std::string Importer::default_output(const std::string& input) const {
     return std::filesystem::path(unpacked_name(input)).stem().string() + "." + extension;
 }
 
+void set_recorded_on(ReplayTrace& trace, const std::string& name) {
+    constexpr std::size_t kMostName = 100;
+    if (!name.empty()) {
+        trace.meta[kRecordedOn] = printable(name, kMostName);
+    }
+}
+
 Imported imported_program(const ReplayTrace& trace, ImportNotes notes) {
     Imported out;
     out.text = format_replay(trace);
     out.use = "'kind: replay' and 'compute: {model: replay, trace: FILE}'";
+    if (const auto device = trace.meta.find(kRecordedOn); device != trace.meta.end()) {
+        const std::string preset = device_preset_of(device->second);
+        out.use += preset.empty() ? fmt::format(
+                                        "; where the cluster has another device than {}, 'replay: {{recorded_on: "
+                                        "PRESET}}' prices its kernels there (orrery list devices)",
+                                        device->second)
+                                  : fmt::format(
+                                        "; where the cluster has another device, 'replay: {{recorded_on: {}}}' prices "
+                                        "its kernels there",
+                                        preset);
+    }
     std::array<std::size_t, 6> counts{};
     for (const ReplayOp& op : trace.ops) {
         ++counts[static_cast<std::size_t>(op.kind)];
