@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <filesystem>
 #include <set>
@@ -415,6 +416,16 @@ class Reader final : public Fields {
         });
     }
 
+    // Of a file that 'orrery import' wrote: a scenario with this part in its cluster, or this part alone under its name. Null: neither.
+    static const YamlNode* part_of(const YamlNode& file, const PresetKind& kind) {
+        const YamlNode* inside = file.find(kind.what);
+        if (const YamlNode* cluster = file.find("cluster"); inside == nullptr && cluster != nullptr) {
+            inside = cluster->find(kind.what);
+        }
+        const bool whole = file.find("orrery") != nullptr || file.entries.size() == 1;
+        return inside != nullptr && whole && inside->kind == YamlNode::Kind::map ? inside : nullptr;
+    }
+
     // A preset by its name, or a file of the user's own, which lies beside the one that names it; null after an error.
     std::shared_ptr<const YamlNode> find_preset(const PresetKind& kind, const YamlNode& name) {
         if (name.scalar.ends_with(".yaml")) {
@@ -427,6 +438,9 @@ class Reader final : public Fields {
             }
             try {
                 auto file = std::make_shared<const YamlNode>(load_yaml(path.string()));
+                if (const YamlNode* inside = part_of(*file, kind); inside != nullptr) {
+                    return std::make_shared<const YamlNode>(*inside);
+                }
                 if (file->kind == YamlNode::Kind::map) {
                     return file;
                 }
@@ -442,12 +456,23 @@ class Reader final : public Fields {
             if (kind.part != nullptr) {
                 const std::vector<std::string> parts = data_.names(PresetKind{kind.part, kind.part_directory});
                 if (std::find(parts.begin(), parts.end(), name.scalar) != parts.end()) {
-                    hint = fmt::format(", which is what a {} may have: {}: {{{}: {}, ...}}", kind.what, kind.what, kind.part,
-                                       name.scalar);
+                    hint = fmt::format(", which is what a {} may have: {}: {{{}: {}, ...}}", kind.what, kind.what,
+                                       kind.part, name.scalar);
                 }
             }
-            fail(name, fmt::format("unknown {} preset '{}'{}; 'orrery list {}s' shows them all", kind.what, name.scalar,
-                                   hint, kind.what));
+            std::string more;
+            if (const std::size_t slash = name.scalar.rfind('/'); slash != std::string::npos && hint.empty()) {
+                // "Qwen/Qwen3-32B", as models are called elsewhere
+                std::string last = name.scalar.substr(slash + 1);
+                std::transform(last.begin(), last.end(), last.begin(),
+                               [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+                hint = did_you_mean(last, names);
+            }
+            if (std::string_view(kind.what) == "model") {
+                more = ", and 'orrery import hf-config config.json' describes one of Hugging Face";
+            }
+            fail(name, fmt::format("unknown {} preset '{}'{}; 'orrery list {}s' shows them all{}", kind.what,
+                                   name.scalar, hint, kind.what, more));
             return nullptr;
         }
         return data_.preset(kind, name.scalar);

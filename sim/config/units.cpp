@@ -158,6 +158,14 @@ bool parse_quantity(std::string_view text, Dimension dimension, double& value, s
     while (!unit.empty() && unit.front() == ' ') {
         unit.remove_prefix(1);
     }
+    // The micro sign and the Greek letter, as people and other programs write them.
+    std::string plain;
+    for (const std::string_view micro : {"\u00b5", "\u03bc"}) {
+        if (unit.starts_with(micro)) {
+            plain = "u" + std::string(unit.substr(micro.size()));
+            unit = plain;
+        }
+    }
     double number = 0;
     if (!parse_number(text.substr(0, split), number)) {
         problem = dimension == Dimension::number ? fmt::format("'{}' is not a number", text)

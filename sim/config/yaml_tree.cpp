@@ -1,12 +1,14 @@
 #include "sim/config/yaml_tree.hpp"
 
 #include "sim/base/input_file.hpp"
+#include "sim/base/text.hpp"
 
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <sstream>
 #include <unordered_map>
 #include <unordered_set>
@@ -225,6 +227,23 @@ class TreeBuilder final : public YAML::EventHandler {
     Size size_;
 };
 
+// A tab in the indentation of the line where reading failed or of the one before, which YAML does not take for blanks.
+std::optional<Diagnostic> tab_before(const std::string& text, const std::string& name, int failed) {
+    int line = 0;
+    for (const std::string_view one : split(text, '\n')) {
+        const std::string_view indentation = one.substr(0, std::min(one.find_first_not_of(" \t"), one.size()));
+        const std::size_t tab = indentation.find('\t');
+        if (line >= failed - 1 && tab != std::string_view::npos && indentation.size() < one.size()) {
+            return Diagnostic{name, line + 1, static_cast<int>(tab) + 1,
+                              "YAML does not allow tabs for indentation: write spaces"};
+        }
+        if (++line > failed) {
+            break;
+        }
+    }
+    return std::nullopt;
+}
+
 void append_json_string(std::string& out, const std::string& text) {
     out += '"';
     for (const char c : text) {
@@ -300,7 +319,9 @@ YamlNode parse_yaml(const std::string& text, const std::string& name) {
             builder.errors.push_back(rest.root.mark.error("a file holds one document; remove the '---'"));
         }
     } catch (const YAML::Exception& error) {
-        builder.errors.push_back(Diagnostic{name, error.mark.line + 1, error.mark.column + 1, error.msg});
+        builder.errors.push_back(
+            tab_before(text, name, error.mark.line)
+                .value_or(Diagnostic{name, error.mark.line + 1, error.mark.column + 1, error.msg}));
     }
     if (!builder.errors.empty()) {
         throw ConfigError(builder.errors);

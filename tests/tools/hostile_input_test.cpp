@@ -429,8 +429,8 @@ TEST_CASE("two hundred thousand unknown keys are told in a moment, the first fif
     const Outcome out = orrery_command("run " + folder.file("many.yaml", text));
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
     CHECK(out.code == 2);
-    CHECK_MESSAGE(seconds < 20, seconds);  // 39 s before, and some 2 now
-    CHECK(lines_of(out.text) == 51);
+    CHECK_MESSAGE(seconds < 20, seconds);      // 39 s before, and some 2 now
+    CHECK(lines_of(out.text) == 51 + 2 * 10);  // the first ten with their lines
     CHECK_MESSAGE(out.text.find("many.yaml: error: and 199950 more errors") != std::string::npos,
                   out.text.substr(out.text.size() - std::min<std::size_t>(out.text.size(), 200)));
 }
@@ -588,7 +588,7 @@ TEST_CASE("text of files reaches the terminal spelt out and cut") {
         const Outcome out = orrery_command("run " + folder.file("evil.yaml", one));
         CHECK(out.code == 2);
         CHECK_MESSAGE(no_control(out.text), out.text.substr(0, 2000));
-        CHECK_MESSAGE(lines_of(out.text) == 1, out.text.substr(0, 2000));
+        CHECK_MESSAGE(lines_of(out.text) <= 3, out.text.substr(0, 2000));  // and a part of the line, with a mark
         CHECK(out.text.size() < 10'000);
     }
     // A name that is shown where all is well: of the model, of the file.

@@ -1,5 +1,6 @@
 #include "tools/program/error_codes.hpp"
 
+#include "sim/base/input_file.hpp"
 #include "sim/base/text.hpp"
 
 #include <fmt/format.h>
@@ -7,6 +8,7 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <map>
 
 namespace orrery::inline program {
 
@@ -92,7 +94,7 @@ const std::vector<ErrorCode>& error_table() {
          "levels and 16 MiB.",
          {"a file holds one document", "is never closed", "nested deeper than", "an alias cannot", "tags such as",
           "aliases of aliases", "not a configuration file", "zero byte", "the file is empty", "end of map",
-          "end of sequence", "illegal map", "bad conversion", "not valid YAML"}},
+          "end of sequence", "illegal map", "tabs for indentation", "bad conversion", "not valid YAML"}},
         {kTrace,
          "trace malformed",
          "A line of a recorded trace does not fit its format, goes back in time, or the file ends too early. The place "
@@ -203,6 +205,60 @@ std::string escaped(const std::string& text, bool property) {
     return out;
 }
 
+bool in_yaml(const Diagnostic& diagnostic) {
+    const std::string extension = std::filesystem::path(diagnostic.file).extension().string();
+    return diagnostic.line > 0 && diagnostic.column > 0 && diagnostic.file.rfind("--", 0) != 0 &&
+           (extension == ".yaml" || extension == ".yml");
+}
+
+// The line that an error is in, with a mark below its column; of a long one what is around it. Empty where the file is no more there.
+std::string source_line(const Diagnostic& diagnostic, std::map<std::string, std::string>& files) {
+    constexpr std::size_t kMostBytes = 16U << 20U;
+    constexpr std::size_t kBefore = 60;
+    constexpr std::size_t kWidth = 100;
+    if (!files.contains(diagnostic.file)) {
+        try {
+            files[diagnostic.file] = start_of_input(diagnostic.file, kMostBytes);
+        } catch (const ConfigError&) {
+            files[diagnostic.file].clear();
+        }
+    }
+    const std::string& text = files[diagnostic.file];
+    std::size_t start = 0;
+    for (int line = 1; line < diagnostic.line && start < text.size(); ++line) {
+        start = std::min(text.find('\n', start), text.size() - 1) + 1;
+    }
+    std::string_view line = std::string_view(text).substr(start, text.find('\n', start) - start);
+    if (!line.empty() && line.back() == '\r') {
+        line.remove_suffix(1);
+    }
+    std::size_t column = static_cast<std::size_t>(diagnostic.column) - 1;
+    if (start >= text.size() || column > line.size()) {
+        return "";
+    }
+    // Cut between characters, not inside one.
+    const auto inside = [&](std::size_t at) {
+        return at < line.size() && (static_cast<unsigned char>(line[at]) & 0xC0U) == 0x80U;
+    };
+    std::size_t from = column > kBefore ? column - kBefore : 0;
+    while (inside(from)) {
+        ++from;
+    }
+    std::size_t to = std::min(from + kWidth, line.size());
+    while (inside(to)) {
+        --to;
+    }
+    std::string shown =
+        (from > 0 ? "..." : "") + std::string(line.substr(from, to - from)) + (to < line.size() ? "..." : "");
+    std::replace(shown.begin(), shown.end(), '\t', ' ');
+    const auto characters = std::count_if(line.begin() + static_cast<std::ptrdiff_t>(from),
+                                          line.begin() + static_cast<std::ptrdiff_t>(std::max(column, from)),
+                                          [](unsigned char c) { return (c & 0xC0U) != 0x80U; });
+    const std::string number = std::to_string(diagnostic.line);
+    return fmt::format("  {} | {}\n  {:{}} | {:{}}^\n", number, shown, "", number.size(), "",
+                       static_cast<std::size_t>(characters) + (from > 0 ? 3 : 0));
+}
+
 }  // namespace
 
 std::string github_annotation(const Diagnostic& diagnostic, const std::string& title) {
@@ -242,8 +298,14 @@ std::string error_text(const Error& error, OutputFormat format) {
         return line(Diagnostic{{}, 0, 0, error.what()}, error.what());
     }
     std::string out;
+    std::size_t shown = 0;
+    std::map<std::string, std::string> files;
     for (const Diagnostic& diagnostic : input->diagnostics()) {
         out += line(diagnostic, diagnostic.to_string());
+        constexpr std::size_t kMostShown = 10;
+        if (format == OutputFormat::text && in_yaml(diagnostic) && ++shown <= kMostShown) {
+            out += source_line(diagnostic, files);
+        }
     }
     return out;
 }

@@ -1,3 +1,4 @@
+#include "sim/base/text.hpp"
 #include "sim/config/fields.hpp"
 #include "tests/support/command.hpp"
 #include "tests/support/support.hpp"
@@ -110,6 +111,59 @@ TEST_CASE("aliases of a long word and merges of long maps are bounded by what th
     const YamlNode merged = parse_yaml(map + "own:\n  k7: 2\n  <<: *base\n", "f.yaml");
     REQUIRE(merged.find("own")->entries.size() == 100000);
     CHECK(merged.find("own")->find("k7")->scalar == "2");
+}
+
+TEST_CASE("microseconds may be written with the micro sign or the Greek letter") {
+    CHECK(quantity("5 \u00b5s", Dimension::time) == quantity("5 us", Dimension::time));
+    CHECK(quantity("5\u03bcs", Dimension::time) == quantity("5 us", Dimension::time));
+    CHECK(quantity_problem("5 \u00b5x", Dimension::time).find("unknown unit") != std::string::npos);
+}
+
+TEST_CASE("a tab in the indentation is said to be one, at its place") {
+    CHECK(parse_error("cluster:\n\tnodes: 1\n\tnode: dgx-h100\nmodel: x\n")
+              .find("f.yaml:2:1: error: YAML does not allow tabs for indentation") == 0);
+    CHECK(parse_error("cluster:\n  nodes: 1\n  \tnode: dgx-h100\n")
+              .find("f.yaml:3:3: error: YAML does not allow tabs for indentation") == 0);
+    CHECK(parse_error("a: {b: 1}}\n").find("tabs") == std::string::npos);
+}
+
+TEST_CASE(
+    "a model called as Hugging Face does leads to the preset and to the importer; files of importers are presets") {
+    const std::string unknown = test::refusal(with(test::kSmallTraining, "model:", "model: Qwen/Qwen3-32B\nx:"));
+    CHECK_MESSAGE(
+        unknown.find("unknown model preset 'Qwen/Qwen3-32B' (did you mean 'qwen3-32b'?)") != std::string::npos,
+        unknown);
+    CHECK(unknown.find("'orrery import hf-config config.json'") != std::string::npos);
+    const test::Folder folder;
+    (void)folder.file("fabric.yaml",
+                      "orrery: 1\nkind: network\ncluster:\n  hosts: 2\n  fabric:\n    kind: graph\n    link: 100 Gbps\n"
+                      "    switches: [{name: a, nodes: 2}]\ntraffic: {pattern: permutation, size: 16 MiB}\n");
+    (void)folder.file("model.yaml",
+                      "model:\n  name: own\n  layers: 2\n  hidden: 1024\n  heads: 16\n  vocabulary: 1000\n"
+                      "  sequence: 512\n");
+    const std::string scenario = folder.file(
+        "s.yaml",
+        "orrery: 1\nkind: training\ncluster: {nodes: 2, node: dgx-h100, fabric: ./fabric.yaml}\nmodel: model.yaml\n"
+        "plan: {tensor: 8, data: 2, micro_batch: 1, global_batch: 2}\n");
+    const test::Outcome out = test::orrery_command("run " + scenario);
+    CHECK_MESSAGE(out.code == 0, out.text);
+}
+
+TEST_CASE("errors of YAML files show the line with a mark under the column, of a long line what is around it") {
+    const test::Folder folder;
+    const std::string text = "orrery: 1\nkind: network\ncluster: {hosts: 4, fabric: {\u00e9: 1}}\n";
+    const std::string shown = test::orrery_command("run " + folder.file("f.yaml", text)).text;
+    CHECK_MESSAGE(
+        shown.find("\n  3 | cluster: {hosts: 4, fabric: {\u00e9: 1}}\n    |                              ^\n") !=
+            std::string::npos,
+        shown);
+    const std::string wide = "orrery: 1\nkind: network\nnote: {" + std::string(5000, ' ') + "hosts: 4}\n";
+    const std::string cut = test::orrery_command("run " + folder.file("wide.yaml", wide)).text;
+    for (const std::string_view line : split(cut, '\n')) {
+        CHECK_MESSAGE(line.size() < 300, cut);
+    }
+    CHECK(test::orrery_command("run " + folder.file("f.yaml", text) + " --output-format github").text.find("^") ==
+          std::string::npos);
 }
 
 TEST_CASE("aliases that explode and nesting without end are refused quickly") {
