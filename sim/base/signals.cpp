@@ -55,19 +55,17 @@ extern "C" void end_process(int signal) {
     (void)raise(signal);
 }
 
+// At each call: a program that embeds this code may have had handlers of its own for a while.
 void watch_signals() {
-    static std::once_flag once;
-    std::call_once(once, [] {
-        (void)at_signal();
-        for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
-            struct sigaction before {};
-            if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_DFL) {  // nohup ignores SIGHUP
-                struct sigaction action {};
-                action.sa_handler = end_process;
-                (void)sigaction(signal, &action, nullptr);
-            }
+    (void)at_signal();  // made before a handler asks for it
+    for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
+        struct sigaction before {};
+        if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_DFL) {  // nohup ignores SIGHUP
+            struct sigaction action {};
+            action.sa_handler = end_process;
+            (void)sigaction(signal, &action, nullptr);
         }
-    });
+    }
 }
 
 }  // namespace
