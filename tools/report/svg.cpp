@@ -358,11 +358,12 @@ std::string timeline_svg(const std::string& title, const Timeline& timeline, Tim
     }
     for (const auto& [key, line] : thin_lines) {
         const double y = row_of[key.first] + 14;
+        const std::string colour = colour_of(key.second);
         line.each([&](double from, double width, int tenths) {
             canvas.raw(
                 fmt::format("<rect x=\"{:.2f}\" y=\"{:.0f}\" width=\"{:.0f}\" height=\"3\" fill=\"{}\" "
                             "fill-opacity=\"{:.1f}\"/>\n",
-                            left + from, y, width, colour_of(key.second), 0.3 + 0.07 * tenths));
+                            left + from, y, width, colour, 0.3 + 0.07 * tenths));
         });
     }
     const double bottom = top + kRow * static_cast<double>(shown.size());
