@@ -1,5 +1,6 @@
 #pragma once
-// Which way each metric is better: one row a metric that a summary can have.
+// What each metric means: one row per metric that a summary can have. `orrery list metrics`, `orrery help METRIC`, the reference and the
+// cards of reports come from it.
 
 #include <string>
 #include <vector>
@@ -10,8 +11,9 @@ enum class Better { neither, lower, higher };
 
 struct MetricRow {
     const char* name;  ///< without a quantile
+    const char* unit;  ///< as in the JSON summary; "1": a share or a count
     Better better;
-    const char* meaning = "";  ///< where the name does not say it
+    const char* meaning;  ///< one sentence
 };
 
 [[nodiscard]] const std::vector<MetricRow>& metric_table();
@@ -20,8 +22,8 @@ struct MetricRow {
 /// ("train.mfu"), or a part of the time ("breakdown.bubble"). Neither for what is no metric.
 [[nodiscard]] Better better_of(const std::string& name);
 
-/// How a metric is defined; empty where its name says it.
-[[nodiscard]] std::string meaning_of(const std::string& name);
+/// The row of a metric by its name as better_of() takes it; null for what is no metric.
+[[nodiscard]] const MetricRow* row_of_metric(const std::string& name);
 
 /// "lower is better", "higher is better" or empty.
 [[nodiscard]] std::string better_text(const std::string& name);

@@ -100,7 +100,7 @@ TEST_CASE("a sweep has no value for what a point did not measure") {
     CHECK(rows[1]["requests"] == 0);
 }
 
-TEST_CASE("every metric of every scenario has a row that says which way it is better") {
+TEST_CASE("every metric of every scenario has a row with its unit, its meaning and which way it is better") {
     std::set<std::string> known;
     for (const MetricRow& row : metric_table()) {
         CHECK_MESSAGE(known.insert(row.name).second, row.name);
@@ -117,18 +117,33 @@ TEST_CASE("every metric of every scenario has a row that says which way it is be
         REQUIRE(line == "scenario,metric,value,low,high,unit");
         while (std::getline(table, line)) {
             // In front of a metric may be the name of a job, and behind it a quantile.
-            const std::string name(split(line, ',')[1]);
+            const auto cells = split(line, ',');
+            const std::string name(cells[1]);
             const auto words = split(name, '.');
             if (name == "note" || words[0] == "breakdown") {
                 continue;
             }
             ++metrics;
+            const MetricRow* row = row_of_metric(name);
+            CHECK_MESSAGE((row != nullptr && cells[5] == row->unit), name);
             CHECK_MESSAGE(std::any_of(words.begin(), words.end(),
                                       [&](std::string_view word) { return known.contains(std::string(word)); }),
                           name);
         }
     }
     CHECK(metrics > 1000);
+    // And what it means: a sentence of at most 25 words, which the list and the help print.
+    const std::string list = orrery_command("list metrics").text;
+    for (const MetricRow& row : metric_table()) {
+        const std::string meaning = row.meaning;
+        CHECK_MESSAGE((meaning.size() > 10 && meaning.back() == '.' && std::isupper(meaning[0]) != 0), row.name);
+        CHECK_MESSAGE(split(meaning, ' ').size() <= 25, row.name);
+        CHECK_MESSAGE(list.find(meaning) != std::string::npos, row.name);
+    }
+    const std::string help = orrery_command("help ttft_s.p99").text;
+    CHECK_MESSAGE(help.find("Time to first token") != std::string::npos, help);
+    CHECK_MESSAGE(help.find("lower is better") != std::string::npos, help);
+    CHECK(orrery_command("help tftt_s").text.find("did you mean 'ttft_s'?") != std::string::npos);
     CHECK(better_of("ttft_s.p99") == Better::lower);
     CHECK(better_of("output_tokens_per_s") == Better::higher);
     CHECK(better_of("mfu.tpot_s.p99") == Better::lower);  // a job that is called mfu
@@ -160,7 +175,7 @@ TEST_CASE("a Pareto front goes along the better side of both metrics, and asks w
     CHECK(front("iteration_time_s") == front("tokens_per_s"));
     CHECK(front("iteration_time_s").size() == 4);  // more tensor parallelism is slower and leaner
     CHECK(orrery_command(fmt::format("plot pareto {} --y tokens_per_s", db))
-              .text.find("lower memory_per_gpu_gib and higher tokens_per_s is better") != std::string::npos);
+              .text.find("lower memory per GPU, GiB and higher tokens per s is better") != std::string::npos);
     const Outcome asked = orrery_command(fmt::format("plot pareto {} --x plan.tensor --y mfu", db));
     CHECK(asked.code == 2);
     CHECK_MESSAGE(asked.text.find("say --lower plan.tensor or --higher plan.tensor") != std::string::npos, asked.text);

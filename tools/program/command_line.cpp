@@ -94,8 +94,9 @@ constexpr const char* kExitCodes = "exit codes: 0 fine, 1 a check failed, 2 bad 
 // Of a command line's completions alone: `orrery list` and `orrery help` say what each is.
 std::vector<ChoiceSpec> list_topics() {
     std::vector<ChoiceSpec> out;
-    for (const char* topic : {"models", "nodes", "hosts", "devices", "softwares", "engines", "schedules", "schedulers",
-                              "routers", "algorithms", "transports", "paths", "scenarios", "formats", "fields"}) {
+    for (const char* topic :
+         {"models", "nodes", "hosts", "devices", "softwares", "engines", "schedules", "schedulers", "routers",
+          "algorithms", "transports", "paths", "metrics", "scenarios", "formats", "fields"}) {
         out.push_back({topic, ""});
     }
     return out;
@@ -392,7 +393,7 @@ const std::vector<CommandSpec>& command_table() {
          "[KIND]",
          0,
          1,
-         "what there is by name: presets, policies, scenarios, formats, fields; with --quiet the names alone",
+         "what there is by name: presets, policies, scenarios, formats, metrics, fields; with --quiet the names alone",
          {kData},
          {"orrery list models", "orrery list engines --quiet"},
          list_topics()},
@@ -423,11 +424,11 @@ const std::vector<CommandSpec>& command_table() {
          "[TOPIC [KEY]]",
          0,
          2,
-         "what a command does (TOPIC: its name), what a scenario may say (its kind), what an error means (its code), "
-         "or the "
-         "whole reference of the scenario language (reference)",
+         "what a command does (TOPIC: its name), what a scenario may say (its kind), what a metric or an error means "
+         "(its name or code), or the whole reference of the scenario language (reference)",
          {},
-         {"orrery help plan", "orrery help training", "orrery help training plan.tensor", "orrery help E204"},
+         {"orrery help plan", "orrery help training", "orrery help training plan.tensor", "orrery help ttft_s",
+          "orrery help E204"},
          {},
          "fields"},
         {"version", "", 0, 0, "version, commit and libraries", {}, {}},

@@ -1,5 +1,6 @@
 // orrery list: presets, tables and files by name.
 
+#include "sim/record/metric_table.hpp"
 #include "tools/program/command_line.hpp"
 #include "tools/program/commands.hpp"
 #include "tools/program/terminal.hpp"
@@ -91,6 +92,16 @@ Rows fields(const DataDirectory& data) {
     return rows;
 }
 
+Rows metrics(const DataDirectory&) {
+    Rows rows;
+    for (const MetricRow& row : metric_table()) {
+        const char* better = row.better == Better::higher ? "higher" : row.better == Better::lower ? "lower" : "";
+        rows.push_back({row.name, row.unit, better, row.meaning});
+    }
+    std::sort(rows.begin(), rows.end());
+    return rows;
+}
+
 std::vector<Topic> topics() {
     return {presets(kModelPresets),
             presets(kNodePresets),
@@ -104,6 +115,7 @@ std::vector<Topic> topics() {
             policies("algorithms", "collective.algorithm", algorithm_table()),
             policies("transports", "network.transport.kind", packet::transport_table()),
             policies("paths", "network.paths", packet::path_table()),
+            {"metrics", "metrics (orrery help METRIC)", {"metric", "unit", "better", "meaning"}, metrics, false},
             {"scenarios", "scenarios", {}, scenarios},
             {"formats", "formats", {}, formats},
             {"fields", "fields (orrery help KIND KEY)", {"key", "kind", "default", "meaning"}, fields, false}};

@@ -43,8 +43,8 @@ Json metric_item(const Metric& metric) {
         item["low"] = value_text(*metric.low, metric.unit);
         item["high"] = value_text(*metric.high, metric.unit);
     }
-    if (const std::string meaning = meaning_of(metric.name); !meaning.empty()) {
-        item["title"] = meaning;
+    if (const MetricRow* row = row_of_metric(metric.name); row != nullptr) {
+        item["title"] = row->meaning;
     }
     return item;
 }
