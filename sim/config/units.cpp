@@ -221,11 +221,13 @@ std::string pretty_quantity(double value, Dimension dimension) {
         return fmt::format("{:.4g} %", value * 100);
     }
     if (dimension == Dimension::time) {
-        // From where a number of the smaller unit is harder to grasp: 600 s are 10 min, 5,400 s are 90 min.
+        // From where a number of the smaller unit is harder to grasp: 600 s are 10 min, 5,400 s are 90 min. Bounds of keys, such as
+        // 1e9 s, stay as they are said.
         constexpr std::tuple<double, double, const char*> kLong[] = {
             {259'200, 86'400, "d"}, {10'800, 3600, "h"}, {600, 60, "min"}};
+        const bool bound = std::abs(value) >= 1e6 && std::stod(fmt::format("{:.1g}", value)) == value;
         for (const auto& [from, factor, name] : kLong) {
-            if (std::abs(value) >= from && std::isfinite(value)) {
+            if (std::abs(value) >= from && std::isfinite(value) && !bound) {
                 return fmt::format("{:.4g} {}", value / factor, name);
             }
         }

@@ -36,6 +36,8 @@ TEST_CASE("numbers for people have four or five digits and a prefix or a unit of
     CHECK(pretty_quantity(5074, Dimension::time) == "84.57 min");
     CHECK(pretty_quantity(5.184e6, Dimension::time) == "60 d");
     CHECK(pretty_quantity(36'000, Dimension::time) == "10 h");
+    CHECK(pretty_quantity(9e9, Dimension::time) == "9e+09 s");
+    CHECK(pretty_quantity(std::numeric_limits<double>::infinity(), Dimension::time) == "inf s");
     CHECK(report::value_text(445'123, "1/s") == "445.1k/s");
     CHECK(report::value_text(8123.4, "1/s") == "8123.4/s");
     CHECK(report::value_text(273'400, "W") == "273.4 kW");
