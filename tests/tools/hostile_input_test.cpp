@@ -548,12 +548,12 @@ TEST_CASE("more memory than --memory-limit ends with 3, and a long run says so b
     CHECK(all_to_all("ecmp").seconds > 60);
     CHECK(all_to_all("ecmp").what.find("network.batch") != std::string::npos);
     const Outcome said =
-        shell_command("timeout -s INT 3 " + orrery_program() + " run " +
+        shell_command("timeout -s INT 5 " + orrery_program() + " run " +
                       folder.file("long.yaml",
                                   "orrery: 1\nkind: collective\ncluster: {nodes: 128, node: dgx-h100}\n"
                                   "collective: {size: 64 GiB}\nnetwork: {fidelity: packet}\n"));
     CHECK_MESSAGE(said.text.find("of memory for ") != std::string::npos, said.text);
-    CHECK_MESSAGE(said.text.find("\nsimulating: 2 s, ") != std::string::npos, said.text);
+    CHECK_MESSAGE(said.text.find("\nsimulating: ") != std::string::npos, said.text);
     CHECK_MESSAGE(said.text.find("\norrery: interrupted: simulating: ") != std::string::npos, said.text);
     CHECK_MESSAGE(said.text.find("no output was written") != std::string::npos, said.text);
 }

@@ -67,7 +67,7 @@ RunCost cost_of_messages(const Scenario& s, double messages, double bytes, const
         const double packets = crossing * std::max(messages, bytes / s.network.packets.mtu);
         RunCost out = cost_of(kHops * packets, kPacketHop, "packet-hops");
         out.bytes = messages * kMessage.bytes + endpoints(s.cluster) * kPacketHost;
-        // What waits long for the memory of a host runs into timeouts meanwhile, one in so many round trips.
+        // A packet that waits for the memory of a host runs into a timeout every few round trips.
         if (const PacketSpec& of = s.network.packets; of.nic.host_memory > 0) {
             const double round_trip = 2 * kHops * (s.cluster.fabric.latency + of.mtu / nic_rate(s.cluster));
             const double timeout = of.transport.timeout > 0 ? of.transport.timeout : kTimeout * round_trip;
