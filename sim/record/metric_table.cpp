@@ -138,7 +138,7 @@ const std::vector<MetricRow>& metric_table() {
         {"replica_start_s", "s", Better::lower, "Time of one part of a replica's start."},
         {"requests", "requests", Better::neither, "Requests measured."},
         {"offered_rps", "1/s", Better::neither, "Rate at which requests arrive."},
-        {"overloaded", "1", Better::lower, "1 when the queue grows without bound, else 0."},
+        {"overloaded", "1", Better::lower, "Whether the queue grows without bound: 1 or 0."},
         {"expectations_failed", "1", Better::lower, "Bounds of `expect` that failed."},
         {"sustainable_rps", "1/s", Better::higher, "Requests per second served under overload."},
         {"iterations", "iterations", Better::neither, "Iterations of all replicas."},
