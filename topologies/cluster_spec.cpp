@@ -93,7 +93,7 @@ static void describe(Fields& fields, PowerBudget& power) {
     fields.quantity({"rack", "of a rack; 0 W: none", false, 0, 1e9}, Dimension::power, power.rack);
     bool racked = power.rack > 0;  // without a budget of racks it is refused
     fields.group(racked, [&](Fields& same) {
-        same.integer({"nodes_per_rack", "that share it", false, 1, 1 << 20}, power.nodes_per_rack);
+        same.integer({"nodes_per_rack", "nodes that share the budget of one rack", false, 1, 1 << 20}, power.nodes_per_rack);
     });
     fields.quantity({"cluster", "of all nodes; 0 W: none", false, 0, 1e12}, Dimension::power, power.cluster);
     fields.quantity({"beside", "what a node takes beside its GPUs", false, 0, 1e6}, Dimension::power, power.beside);
