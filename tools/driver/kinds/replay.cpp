@@ -99,7 +99,6 @@ class ReplayScenario final : public ScenarioRun {
         return nodes;
     }
 
-    const RunOptions& options_;
     // The record may name its device; times of kernels are then those of another one unless the scenario says so.
     void note_device(const RunContext& context) {
         const ClusterSpec& cluster = context.scenario.cluster;
@@ -118,6 +117,7 @@ class ReplayScenario final : public ScenarioRun {
             recorded->second, device, preset.empty() ? "PRESET" : preset);
     }
 
+    const RunOptions& options_;
     std::string recorded_on_;
     std::string device_note_;
     ReplayTrace trace_;
