@@ -22,13 +22,10 @@ void describe(Fields& fields, BetweenNodes& between) {
                    between.step_latency);
     fields.sourced({"level_latency", "each doubling of the nodes", false, 0, 1e-2}, Dimension::time,
                    between.level_latency);
-    bool trees = between.tree_level.value > 0;
-    fields.group(trees, [&](Fields& same) {
-        same.sourced({"tree_inside", "each further GPU of a node on the tree, there and back", false, 0, 1e-3},
-                     Dimension::time, between.tree_inside);
-        same.sourced({"tree_level", "each doubling of the nodes on the tree, there and back", false, 0, 1e-3},
-                     Dimension::time, between.tree_level);
-    });
+    fields.sourced({"tree_inside", "each further GPU of a node on the tree, there and back", false, 0, 1e-3},
+                   Dimension::time, between.tree_inside);
+    fields.sourced({"tree_level", "each doubling of the nodes on the tree, there and back", false, 0, 1e-3},
+                   Dimension::time, between.tree_level);
     fields.sourced({"fill", "a node: what the ramp of large messages costs", false, 0, 1e-2}, Dimension::time,
                    between.fill);
     fields.sourced({"ramp", "a node: time on the wire until half of that is lost", false, 0, 1}, Dimension::time,
@@ -36,13 +33,10 @@ void describe(Fields& fields, BetweenNodes& between) {
     fields.boolean({"exchange", "two nodes exchange an all-reduce's payload once"}, between.exchange);
     fields.sourced({"efficiency", "fraction of the NICs' rate that large messages reach", true, 0.05, 1},
                    Dimension::fraction, between.efficiency);
-    bool rings = between.ring_latency.value > 0;
-    fields.group(rings, [&](Fields& same) {
-        same.sourced({"ring_latency", "a step of an all-gather or a reduce-scatter, which have no tree", false, 0, 1e-3},
-                     Dimension::time, between.ring_latency);
-        same.sourced({"ring_fill", "a step of theirs: what the ramp of large messages costs", false, 0, 1e-2},
-                     Dimension::time, between.ring_fill);
-    });
+    fields.sourced({"ring_latency", "a step of an all-gather or a reduce-scatter, which have no tree", false, 0, 1e-3},
+                   Dimension::time, between.ring_latency);
+    fields.sourced({"ring_fill", "a step of theirs: what the ramp of large messages costs", false, 0, 1e-2},
+                   Dimension::time, between.ring_fill);
     fields.sourced({"send_latency", "a point-to-point message between nodes", true, 0, 1e-2}, Dimension::time,
                    between.send_latency);
     fields.sourced({"send_efficiency", "fraction of a NIC's rate that it reaches", true, 0.05, 1}, Dimension::fraction,
@@ -108,8 +102,7 @@ CollectivePrice MeasuredCollectives::price(CollectiveOp op, const GroupLayout& l
     const double ring_steps = no_tree && between_.ring_latency.value > 0 ? steps : 0;
     out.latency += Seconds(ring_steps * between_.ring_latency.value);
     if (between_.fill.value > 0) {
-        const double fill =
-            ring_steps > 0 ? ring_steps * between_.ring_fill.value : between_.fill.value * layout.nodes;
+        const double fill = ring_steps > 0 ? ring_steps * between_.ring_fill.value : between_.fill.value * layout.nodes;
         out.latency += Seconds(fill * on_nics / (on_nics + between_.ramp.value * layout.nodes));
     }
     out.nic_efficiency = between_.efficiency.value;

@@ -1,5 +1,6 @@
 #include "topologies/cluster_spec.hpp"
 
+#include "sim/config/given.hpp"
 #include "sim/network/topology/joined.hpp"
 
 #include <algorithm>
@@ -13,17 +14,14 @@ namespace orrery {
 void describe(Fields& fields, NodeSpec& node) {
     fields.text({"name", "name of the node type"}, node.name);
     fields.integer({"gpus", "GPUs in a node", false, 1, 1024}, node.gpus);
-    bool present = false;
-    fields.section({"gpu", "the device: a preset or its constants", true}, kDevicePresets, present,
+    fields.section({"gpu", "the device: a preset or its constants", true}, kDevicePresets,
                    [&](Fields& inner) { describe(inner, node.gpu); });
     fields.enumeration({"intra", "what joins the GPUs of a node"}, {"nvswitch", "mesh", "pcie"}, node.intra);
     fields.sourced({"intra_bandwidth", "bandwidth inside the node, a GPU and direction (mesh: a pair)", false, 0, 1e14},
                    Dimension::rate, node.intra_bandwidth);
-    fields.group(node.has_packages, [&](Fields& same) {
-        same.sourced({"package_bandwidth",
-                      "mesh: between the two dies of a package, a direction (GPUs 0 and 1, 2 and 3)", false, 1, 1e14},
-                     Dimension::rate, node.package_bandwidth);
-    });
+    fields.sourced({"package_bandwidth", "mesh: between the two dies of a package, a direction (GPUs 0 and 1, 2 and 3)",
+                    false, 1, 1e14},
+                   Dimension::rate, node.package_bandwidth);
     fields.sourced({"intra_latency", "latency of a transfer inside the node", false, 0, 1e-3}, Dimension::time,
                    node.intra_latency);
     fields.integer({"nics", "NICs in a node", false, 0, 1024}, node.nics);
@@ -35,18 +33,12 @@ void describe(Fields& fields, NodeSpec& node) {
                    Dimension::rate, node.pcie_bandwidth);
     fields.table({"collectives", "table of measured collectives inside the node (models/data/collectives)"},
                  {"models/data/collectives", ".fit"}, node.collectives);
-    fields.group(node.names_between, [&](Fields& same) {
-        same.table({"between", "constants of collectives between nodes (models/data/collectives/between)"},
-                   {"models/data/collectives/between", ".yaml"}, node.between);
-    });
-    fields.group(node.shares_domain, [&](Fields& same) {
-        same.integer({"domain", "nodes whose GPUs one NVSwitch fabric joins, as in a rack of GB200", false, 1, 4096},
-                     node.domain);
-    });
-    fields.group(node.has_host, [&](Fields& same) {
-        same.section({"host", "memories beside those of the GPUs, and the way to them: a preset or its parts"},
-                     kHostPresets, present, [&](Fields& inner) { describe(inner, node.host); });
-    });
+    fields.table({"between", "constants of collectives between nodes (models/data/collectives/between)"},
+                 {"models/data/collectives/between", ".yaml"}, node.between);
+    fields.integer({"domain", "nodes whose GPUs one NVSwitch fabric joins, as in a rack of GB200", false, 1, 4096},
+                   node.domain);
+    fields.optional({"host", "memories beside those of the GPUs, and the way to them: a preset or its parts"},
+                    kHostPresets, node.has_host, [&](Fields& inner) { describe(inner, node.host); });
 }
 
 double NodeSpec::pcie_rate() const {
@@ -79,29 +71,23 @@ static void describe(Fields& fields, FabricSpec& fabric) {
 static void describe(Fields& fields, GroupSpec& group) {
     fields.text({"name", "name of the group", true}, group.name);
     fields.integer({"nodes", "nodes of the group", true, 1, 1'000'000}, group.nodes);
-    bool present = false;
-    fields.section({"node", "what its nodes are: a preset or its parts", true}, kNodePresets, present,
+    fields.section({"node", "what its nodes are: a preset or its parts", true}, kNodePresets,
                    [&](Fields& inner) { describe(inner, group.node); });
-    fields.group(group.has_fabric, [&](Fields& same) {
-        same.section(
-            {"fabric", "what joins its own nodes; the cluster's fabric then joins one further NIC of every node"},
-            kFabricPresets, present, [&](Fields& inner) { describe(inner, group.fabric); });
-    });
+    fields.optional(
+        {"fabric", "what joins its own nodes; the cluster's fabric then joins one further NIC of every node"},
+        kFabricPresets, group.has_fabric, [&](Fields& inner) { describe(inner, group.fabric); });
 }
 
 static void describe(Fields& fields, PowerBudget& power) {
     fields.quantity({"rack", "of a rack; 0 W: none", false, 0, 1e9}, Dimension::power, power.rack);
-    bool racked = power.rack > 0;  // without a budget of racks it is refused
-    fields.group(racked, [&](Fields& same) {
-        same.integer({"nodes_per_rack", "nodes that share the budget of one rack", false, 1, 1 << 20}, power.nodes_per_rack);
+    fields.when(power.rack > 0, "a budget of a rack", [&](Fields& same) {
+        same.integer({"nodes_per_rack", "nodes that share the budget of one rack", false, 1, 1 << 20},
+                     power.nodes_per_rack);
     });
     fields.quantity({"cluster", "of all nodes; 0 W: none", false, 0, 1e12}, Dimension::power, power.cluster);
     fields.quantity({"beside", "what a node takes beside its GPUs", false, 0, 1e6}, Dimension::power, power.beside);
-    bool shared = power.sharing != PowerSharing::equal;
-    fields.group(shared, [&](Fields& same) {
-        same.enumeration({"sharing", "each GPU its equal share, or what some cannot draw goes to the others"},
-                         {"equal", "demand"}, power.sharing);
-    });
+    fields.enumeration({"sharing", "each GPU its equal share, or what some cannot draw goes to the others"},
+                       {"equal", "demand"}, power.sharing);
 }
 
 // Those that can draw least are served first: whom an equal share of what is left suffices takes no more than he can.
@@ -138,41 +124,35 @@ void describe(Fields& fields, ClusterSpec& cluster) {
     fields.integer({"nodes", "number of nodes", false, 0, 1'000'000}, written ? none : cluster.nodes);
     fields.integer({"hosts", "instead of nodes: bare hosts with one NIC each", false, 0, 1'000'000}, cluster.hosts);
     bool one_kind = !written && (cluster.has_node || cluster.nodes > 0);
-    fields.group(one_kind, [&](Fields& same) {
-        bool present = false;
-        same.section({"node", "what a node is: a preset or its parts"}, kNodePresets, present,
-                     [&](Fields& inner) { describe(inner, cluster.node); });
-    });
+    fields.optional({"node", "what a node is: a preset or its parts"}, kNodePresets, one_kind,
+                    [&](Fields& inner) { describe(inner, cluster.node); });
     cluster.has_node = cluster.has_node || one_kind;
-    fields.group(cluster.mixed, [&](Fields& same) {
-        std::size_t count = cluster.groups.size();
-        const bool empty = cluster.groups.empty();
-        same.list({"groups", "instead of nodes: groups of them, each of one kind, in this order"}, count,
-                  [&](Fields& inner, std::size_t i) {
-                      cluster.groups.resize(std::max(cluster.groups.size(), i + 1));
-                      describe(inner, cluster.groups[i]);
-                  });
-        if (same.names_all() && empty) {
-            cluster.groups.clear();
-        }
-    });
-    bool given = false;
-    fields.section({"fabric", "what joins the nodes: a preset or its parts"}, kFabricPresets, given,
+    fields.items({"groups", "instead of nodes: groups of them, each of one kind, in this order"}, cluster.groups,
+                 [](Fields& inner, GroupSpec& group) { describe(inner, group); });
+    cluster.mixed = !cluster.groups.empty();
+    fields.section({"fabric", "what joins the nodes: a preset or its parts"}, kFabricPresets,
                    [&](Fields& inner) { describe(inner, cluster.fabric); });
-    fields.group(cluster.power.given, [&](Fields& same) {
-        bool present = false;
-        same.section({"power", "budgets of power: the clocks of GPUs keep to them"}, std::nullopt, present,
-                     [&](Fields& inner) { describe(inner, cluster.power); });
-    });
+    fields.optional({"power", "budgets of power: the clocks of GPUs keep to them"}, cluster.power.given,
+                    [&](Fields& inner) { describe(inner, cluster.power); });
+    // Where a fabric says the rate of its host links, that is the rate of the NICs.
+    const auto own_rate = [&](const NodeSpec& node, const FabricSpec& fabric, const std::string& path) {
+        fields.needs(
+            path + ".nic_bandwidth",
+            fabric.link <= 0 || node.nic_bandwidth.value == fabric.link || node.nic_bandwidth.how != kGivenInScenario,
+            "a fabric without link, which is the rate of the NICs", Unmet::noted);
+    };
+    own_rate(cluster.node, cluster.fabric, "node");
+    for (std::size_t i = 0; i < cluster.groups.size(); ++i) {
+        const GroupSpec& group = cluster.groups[i];
+        own_rate(group.node, group.has_fabric ? group.fabric : cluster.fabric, "groups." + std::to_string(i) + ".node");
+    }
     if (cluster.mixed && !written) {
         cluster.twice = cluster.has_node || cluster.nodes > 0;
         cluster.nodes = 0;
         for (const GroupSpec& group : cluster.groups) {
             cluster.nodes += group.nodes;
         }
-        if (!cluster.groups.empty()) {
-            cluster.node = cluster.groups.front().node;
-        }
+        cluster.node = cluster.groups.front().node;
     }
 }
 
@@ -233,12 +213,12 @@ void take_node(FabricShape& shape, const NodeSpec& node, double link) {
     shape.nic_bandwidth = link > 0 ? link : node.nic_bandwidth.value;
     shape.nic_latency = node.nic_latency.value;
     shape.pcie_bandwidth = node.pcie_rate();
-    shape.package_bandwidth = node.has_packages ? node.package_bandwidth.value : 0;
+    shape.package_bandwidth = node.package_bandwidth.value;
 }
 
 // Two dies of a package are joined in a mesh alone, and all GPUs have a partner.
 void check_packages(const NodeSpec& node, const std::string& whose, std::vector<std::string>& problems) {
-    if (node.has_packages && (node.intra != IntraKind::mesh || node.gpus % 2 != 0)) {
+    if (node.package_bandwidth.value > 0 && (node.intra != IntraKind::mesh || node.gpus % 2 != 0)) {
         problems.push_back("node.package_bandwidth" + whose + " needs node.intra: mesh and an even number of GPUs");
     }
 }

@@ -20,12 +20,9 @@ struct NodeSpec {
     Sourced<double> nic_bandwidth;        ///< B/s and direction
     Sourced<double> nic_latency;          ///< s
     Sourced<double> pcie_bandwidth;       ///< B/s per GPU and direction; absent: not limiting
-    bool has_packages = false;            ///< `package_bandwidth` was given
     Sourced<double> package_bandwidth;    ///< B/s between the two dies of a package, a direction; mesh only
     std::string collectives = "nvlink3";  ///< generation of the table of measured collectives
-    bool names_between = false;           ///< `between` was given
     std::string between = "infiniband";   ///< constants of collectives between nodes
-    bool shares_domain = false;           ///< `domain` was given
     std::int64_t domain = 1;              ///< nodes whose GPUs one NVSwitch fabric joins
     bool has_host = false;                ///< `host` was given
     NodeHost host;                        ///< memories beside those of the GPUs, and the way to them

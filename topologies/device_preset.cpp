@@ -26,9 +26,8 @@ DeviceSpec read_device(const std::string& name, const DataDirectory& data) {
     named.entries.push_back({"device", {}, {}});
     named.entries.back().value.kind = YamlNode::Kind::scalar;
     named.entries.back().value.scalar = name;
-    bool present = false;
     read_fields(named, data, errors, [&](Fields& fields) {
-        fields.section({"device", "", true}, kDevicePresets, present, [&](Fields& inner) { describe(inner, spec); });
+        fields.section({"device", "", true}, kDevicePresets, [&](Fields& inner) { describe(inner, spec); });
     });
     if (!errors.empty()) {
         throw ConfigError(errors);

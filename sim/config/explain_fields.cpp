@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 namespace orrery::inline config {
 
 namespace {
@@ -22,7 +24,9 @@ class Explainer final : public Fields {
         }
     }
     void quantity(const Field& field, Dimension dimension, double& value) override {
-        add(field, pretty_quantity(value, dimension));
+        if (!std::isnan(value)) {
+            add(field, pretty_quantity(value, dimension));
+        }
     }
     void sourced(const Field& field, Dimension dimension, Sourced<double>& value) override {
         if (!value.how.empty()) {
@@ -33,8 +37,11 @@ class Explainer final : public Fields {
     void choice(const Field& field, const std::vector<std::string>& names, std::size_t& index) override {
         add(field, names[index]);
     }
-    void section(const Field& field, const std::optional<PresetKind>&, bool&,
-                 const std::function<void(Fields&)>& describe) override {
+    void nested(const Field& field, const PresetKind*, bool* present,
+                const std::function<void(Fields&)>& describe) override {
+        if (present != nullptr && !*present) {
+            return;
+        }
         const std::string outer = prefix;
         prefix += std::string(field.key) + ".";
         describe(*this);
@@ -43,12 +50,10 @@ class Explainer final : public Fields {
     void range(const Field& field, Dimension dimension, double& low, double& high) override {
         add(field, fmt::format("{} to {}", pretty_quantity(low, dimension), pretty_quantity(high, dimension)));
     }
-    void variant(const Field& field, const std::vector<std::string>& names, std::size_t& index, bool& detailed,
+    void variant(const Field& field, const std::vector<std::string>& names, std::size_t& index, bool& parameters,
                  const std::function<void(Fields&)>& describe) override {
         choice(field, names, index);
-        if (detailed) {
-            section(field, std::nullopt, detailed, describe);
-        }
+        nested(field, nullptr, &parameters, describe);
     }
     void list(const Field& field, std::size_t& count,
               const std::function<void(Fields&, std::size_t)>& describe) override {
@@ -59,8 +64,8 @@ class Explainer final : public Fields {
         }
         prefix = outer;
     }
-    void group(bool& given, const std::function<void(Fields&)>& describe) override {
-        if (given) {
+    void when(bool holds, const std::string&, const std::function<void(Fields&)>& describe, Unmet) override {
+        if (holds) {
             describe(*this);
         }
     }

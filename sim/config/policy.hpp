@@ -73,10 +73,7 @@ class PolicyChoice {
     /// `table` lasts as long as the program. Precondition: it has `name`.
     PolicyChoice(const PolicyTable<Base>& table, const std::string& name) : table_(&table) { choose(name); }
     PolicyChoice(const PolicyChoice& other)
-        : table_(other.table_),
-          index_(other.index_),
-          detailed_(other.detailed_),
-          parameters_(other.parameters_->clone()) {}
+        : table_(other.table_), index_(other.index_), parameters_(other.parameters_->clone()) {}
     PolicyChoice(PolicyChoice&&) noexcept = default;
     PolicyChoice& operator=(const PolicyChoice& other) { return *this = PolicyChoice(other); }
     PolicyChoice& operator=(PolicyChoice&&) noexcept = default;
@@ -99,15 +96,15 @@ class PolicyChoice {
         }
     }
     /// Names the choice as a word, or as a map of `kind` and what `describe` names.
-    void describe_variant(Fields& fields, const Field& field, bool& detailed,
-                          const std::function<void(Fields&)>& describe) {
+    void describe_variant(Fields& fields, const Field& field, const std::function<void(Fields&)>& describe) {
         std::size_t index = index_;
+        bool parameters = true;
         const auto take = [&] {
             if (index != index_) {
                 choose((*table_)[index]->name);
             }
         };
-        fields.variant(field, names_of(*table_), index, detailed, [&](Fields& inner) {
+        fields.variant(field, names_of(*table_), index, parameters, [&](Fields& inner) {
             take();
             describe(inner);
         });
@@ -116,6 +113,7 @@ class PolicyChoice {
     /// Names the parameters of the policy chosen; of all for a schema.
     void describe_parameters(Fields& fields) {
         if (!fields.names_all()) {
+            fields.defaults([&](Fields& same) { (*table_)[index_]->defaults()->describe(same); });
             parameters_->describe(fields);
             return;
         }
@@ -126,24 +124,13 @@ class PolicyChoice {
     }
     /// Names both: a plain word, or a map with `kind` and parameters.
     void describe(Fields& fields, const Field& field) {
-        std::size_t index = index_;
-        const auto take = [&] {
-            if (index != index_) {
-                choose((*table_)[index]->name);
-            }
-        };
-        fields.variant(field, names_of(*table_), index, detailed_, [&](Fields& inner) {
-            take();
-            describe_parameters(inner);
-        });
-        take();
+        describe_variant(fields, field, [&](Fields& inner) { describe_parameters(inner); });
     }
     [[nodiscard]] std::unique_ptr<Base> make() const { return parameters_->make(); }
 
   private:
     const PolicyTable<Base>* table_;
     std::size_t index_ = 0;
-    bool detailed_ = false;  ///< a map was given
     std::unique_ptr<PolicyParameters<Base>> parameters_;
 };
 

@@ -169,18 +169,20 @@ class Reader final : public Fields {
         index = static_cast<std::size_t>(found - names.begin());
     }
 
-    void section(const Field& field, const std::optional<PresetKind>& preset, bool& present,
-                 const std::function<void(Fields&)>& describe) override {
+    void nested(const Field& field, const PresetKind* preset, bool* present,
+                const std::function<void(Fields&)>& describe) override {
         const YamlNode* node = take(field);
         if (node == nullptr) {
             return;
         }
-        present = true;
+        if (present != nullptr) {
+            *present = true;
+        }
         // A preset begins anew: what an earlier one said of the section must not show through where the later is silent.
-        if (preset && begins_anew(field.key)) {
+        if (preset != nullptr && begins_anew(field.key)) {
             return;
         }
-        if (node->kind == YamlNode::Kind::scalar && preset) {
+        if (node->kind == YamlNode::Kind::scalar && preset != nullptr) {
             read_preset(*preset, *node, false, describe, field.key, later_at(field.key));
             return;
         }
@@ -191,26 +193,26 @@ class Reader final : public Fields {
             of_one.entries.push_back({field.alone, node->mark, *node});
             node = &of_one;
         }
-        if (!preset && field.alone != nullptr && node->kind == YamlNode::Kind::map) {
+        if (preset == nullptr && field.alone != nullptr && node->kind == YamlNode::Kind::map) {
             of_one = name_as(*node, field.alone);
             node = &of_one;
         }
         if (node->kind != YamlNode::Kind::map) {
             return fail(*node, fmt::format("'{}' must be a map{}", field.key,
-                                           preset        ? fmt::format(" or the name of a {} preset", preset->what)
-                                           : field.alone ? fmt::format(" or its '{}' alone", field.alone)
-                                                         : ""));
+                                           preset != nullptr ? fmt::format(" or the name of a {} preset", preset->what)
+                                           : field.alone != nullptr ? fmt::format(" or its '{}' alone", field.alone)
+                                                                    : ""));
         }
         bool based = false;
         Maps later = later_at(field.key);
-        if (const YamlNode* name = preset ? node->find("preset") : nullptr) {
+        if (const YamlNode* name = preset != nullptr ? node->find("preset") : nullptr) {
             later.push_back(node);
             read_preset(*preset, *name, true, describe, field.key, later);
             later.pop_back();
             based = true;
         }
         Reader inner(*node, data_, errors_, based || partial_, origins_, prefix_ + field.key + ".", std::move(later));
-        if (preset) {
+        if (preset != nullptr) {
             inner.known_.insert("preset");
         }
         describe(inner);
@@ -238,14 +240,14 @@ class Reader final : public Fields {
         high = found[1];
     }
 
-    void variant(const Field& field, const std::vector<std::string>& names, std::size_t& index, bool& detailed,
+    void variant(const Field& field, const std::vector<std::string>& names, std::size_t& index, bool& parameters,
                  const std::function<void(Fields&)>& describe) override {
         const YamlNode* node = node_.find(field.key);
         if (node == nullptr || node->kind != YamlNode::Kind::map) {
             return choice(field, names, index);
         }
         (void)take(field);
-        detailed = true;
+        parameters = true;
         const YamlNode named = name_as(*node, "kind");
         Reader inner(named, data_, errors_, partial_, origins_, prefix_ + field.key + ".");
         inner.choice(Field{"kind", field.doc}, names, index);
@@ -273,12 +275,6 @@ class Reader final : public Fields {
             describe(inner, i);
             inner.finish();
         }
-    }
-
-    void group(bool& given, const std::function<void(Fields&)>& describe) override {
-        const std::size_t before = found_;
-        describe(*this);
-        given = given || found_ > before;
     }
 
     /// Reports the keys that nobody asked for; of a kind that there is none of, nobody knows the keys.
@@ -352,7 +348,6 @@ class Reader final : public Fields {
             }
             return nullptr;
         }
-        ++found_;
         if (origins_ != nullptr && node->kind == YamlNode::Kind::scalar && node->mark.file) {
             (*origins_)[prefix_ + field.key] = place_of(node->mark);
         }
@@ -529,7 +524,6 @@ class Reader final : public Fields {
     bool kind_unknown_ = false;
     Maps later_;
     std::set<std::string> known_;
-    std::size_t found_ = 0;  ///< keys that were asked for and there
 };
 
 }  // namespace

@@ -53,7 +53,9 @@ class ReferenceWriter final : public Fields {
         KeyReference& row = add(field, name_of(dimension));
         row.units = unit_names(dimension);
         row.range = limits(field, [&](double limit) { return pretty_quantity(limit, dimension); });
-        with_default(row, field, pretty_quantity(value, dimension), value != 0);
+        if (!std::isnan(value)) {
+            with_default(row, field, pretty_quantity(value, dimension), value != 0);
+        }
         if (row.example.empty()) {
             row.example = pretty_quantity(inside(field, usual(dimension)), dimension);
         }
@@ -73,20 +75,20 @@ class ReferenceWriter final : public Fields {
             row.choices.emplace_back(name, "");
         }
     }
-    void section(const Field& field, const std::optional<PresetKind>& preset, bool&,
-                 const std::function<void(Fields&)>& describe) override {
-        KeyReference& row = add(field, preset ? "name of a preset" : "keys");
+    void nested(const Field& field, const PresetKind* preset, bool*,
+                const std::function<void(Fields&)>& describe) override {
+        KeyReference& row = add(field, preset != nullptr ? "name of a preset" : "keys");
         if (field.alone != nullptr) {
             row.type = fmt::format("keys, or `{}` alone", field.alone);
         }
-        row.or_keys = preset.has_value();
+        row.or_keys = preset != nullptr;
         row.section = true;
         row.required = field.required;
-        if (preset) {
+        if (preset != nullptr) {
             row.presets = preset->directory;
         }
         inside_of(std::string(field.key) + ".", [&] {
-            if (preset) {
+            if (preset != nullptr) {
                 KeyReference& base = add({"preset", "the preset that the other keys change"}, "name of a preset");
                 base.presets = preset->directory;
             }
@@ -114,7 +116,19 @@ class ReferenceWriter final : public Fields {
         row.section = true;
         inside_of(std::string(field.key) + "[].", [&] { describe(*this, 0); });
     }
-    void group(bool&, const std::function<void(Fields&)>& describe) override { describe(*this); }
+    void when(bool, const std::string& needs, const std::function<void(Fields&)>& describe, Unmet) override {
+        const std::string outer = needs_;
+        needs_ = outer.empty() ? needs : outer + ", and " + needs;
+        describe(*this);
+        needs_ = outer;
+    }
+    void needs(const std::string& path, bool, const std::string& needs, Unmet) override {
+        for (KeyReference& row : rows) {
+            if (row.path == prefix_ + path) {
+                row.needs = needs;
+            }
+        }
+    }
     void alternative(const char* name, const char* description, const std::function<void(Fields&)>& describe) override {
         // The choice stands in this section as `kind`, or is the section itself.
         const std::string section = prefix_.empty() ? "" : prefix_.substr(0, prefix_.size() - 1);
@@ -139,14 +153,18 @@ class ReferenceWriter final : public Fields {
         row.type = type;
         row.required = field.required;
         row.policy = policy_;
+        row.needs = needs_;
         return rows.emplace_back(std::move(row));
     }
     void inside_of(const std::string& section, const std::function<void()>& describe) {
         const std::string outer = prefix_;
         const std::string outer_policy = policy_;
+        const std::string outer_needs = needs_;
         prefix_ += section;
         policy_.clear();
+        needs_.clear();
         describe();
+        needs_ = outer_needs;
         prefix_ = outer;
         policy_ = outer_policy;
     }
@@ -209,6 +227,7 @@ class ReferenceWriter final : public Fields {
 
     std::string prefix_;
     std::string policy_;  ///< that the fields being described belong to
+    std::string needs_;   ///< that they have an effect
 };
 
 }  // namespace

@@ -22,9 +22,12 @@ struct KeyReference {
     std::string otherwise;                                     ///< the default; empty: none
     std::string example;                                       ///< a value within the range
     std::string policy;                                        ///< the choice of `kind` that it belongs to; empty: any
+    std::string needs;                                         ///< without which the key has no effect; empty: nothing
     bool required = false;
     bool or_keys = false;  ///< a map of keys may stand in place of the value
     bool section = false;  ///< has keys of its own
+
+    bool operator==(const KeyReference&) const = default;
 };
 
 /// All keys in the order of description, those of every choice and group too, a section before its keys.

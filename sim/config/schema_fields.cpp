@@ -1,5 +1,6 @@
 // Fields as JSON Schema.
 
+#include "sim/base/text.hpp"
 #include "sim/config/fields.hpp"
 
 #include <fmt/format.h>
@@ -12,6 +13,8 @@ namespace orrery::inline config {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr const char* kNeeds = "{}; no effect without {}";
 
 class SchemaWriter final : public Fields {
   public:
@@ -29,7 +32,7 @@ class SchemaWriter final : public Fields {
         add(field, "string", value)["x-names-from"] = {kind.directory, kind.extension};
     }
     void quantity(const Field& field, Dimension dimension, double& value) override {
-        Json& entry = add(field, "string", format_quantity(value, dimension));
+        Json& entry = add(field, "string", std::isnan(value) ? Json() : Json(format_quantity(value, dimension)));
         describe_unit(entry, field, dimension);
         if (dimension == Dimension::fraction) {
             entry["type"] = {"string", "number"};
@@ -43,22 +46,22 @@ class SchemaWriter final : public Fields {
     void choice(const Field& field, const std::vector<std::string>& names, std::size_t& index) override {
         add(field, "string", names[index])["enum"] = names;
     }
-    void section(const Field& field, const std::optional<PresetKind>& preset, bool&,
-                 const std::function<void(Fields&)>& describe) override {
+    void nested(const Field& field, const PresetKind* preset, bool*,
+                const std::function<void(Fields&)>& describe) override {
         SchemaWriter inner;
         describe(inner);
         Json object = inner.object();
-        if (preset) {
+        if (preset != nullptr) {
             const Json name = {{"type", "string"}, {"x-names-from", {preset->directory, ".yaml"}}};
             object["properties"]["preset"] = name;
             object["properties"]["preset"]["description"] = fmt::format("start from this {} preset", preset->what);
             object.erase("required");
-            properties[field.key] = {{"description", field.doc}, {"anyOf", Json::array({name, object})}};
+            properties[field.key] = {{"description", doc(field)}, {"anyOf", Json::array({name, object})}};
         } else if (field.alone != nullptr) {
             const Json one = object["properties"][field.alone];
-            properties[field.key] = {{"description", field.doc}, {"anyOf", Json::array({one, object})}};
+            properties[field.key] = {{"description", doc(field)}, {"anyOf", Json::array({one, object})}};
         } else {
-            object["description"] = field.doc;
+            object["description"] = doc(field);
             properties[field.key] = std::move(object);
         }
         if (field.required) {
@@ -77,15 +80,32 @@ class SchemaWriter final : public Fields {
         SchemaWriter inner;
         inner.choice(Field{"kind", field.doc}, names, index);
         describe(inner);
-        properties[field.key] = {{"description", field.doc},
+        properties[field.key] = {{"description", doc(field)},
                                  {"anyOf", Json::array({Json{{"enum", names}}, inner.object()})}};
     }
     void list(const Field& field, std::size_t&, const std::function<void(Fields&, std::size_t)>& describe) override {
         SchemaWriter inner;
         describe(inner, 0);
-        properties[field.key] = {{"type", "array"}, {"description", field.doc}, {"items", inner.object()}};
+        properties[field.key] = {{"type", "array"}, {"description", doc(field)}, {"items", inner.object()}};
     }
-    void group(bool&, const std::function<void(Fields&)>& describe) override { describe(*this); }
+    void when(bool, const std::string& needs, const std::function<void(Fields&)>& describe, Unmet) override {
+        const std::string outer = needs_;
+        needs_ = outer.empty() ? needs : outer + ", and " + needs;
+        describe(*this);
+        needs_ = outer;
+    }
+    void needs(const std::string& path, bool, const std::string& needs, Unmet) override {
+        Json* at = &properties;
+        for (const std::string_view key : split(path, '.')) {
+            at = at->contains("properties") ? &(*at)["properties"] : at;
+            at = at->contains("anyOf") ? &(*at)["anyOf"].back()["properties"] : at;
+            if (!at->contains(key)) {
+                return;
+            }
+            at = &(*at)[std::string(key)];
+        }
+        (*at)["description"] = fmt::format(fmt::runtime(kNeeds), (*at)["description"].get<std::string>(), needs);
+    }
 
     [[nodiscard]] Json object() const {
         Json out = {{"type", "object"}, {"properties", properties}, {"additionalProperties", false}};
@@ -96,11 +116,14 @@ class SchemaWriter final : public Fields {
     }
 
   private:
+    [[nodiscard]] std::string doc(const Field& field) const {
+        return needs_.empty() ? field.doc : fmt::format(fmt::runtime(kNeeds), field.doc, needs_);
+    }
     Json& add(const Field& field, const char* type, const Json& value) {
-        Json entry = {{"type", type}, {"description", field.doc}};
+        Json entry = {{"type", type}, {"description", doc(field)}};
         if (field.required) {
             required.push_back(field.key);
-        } else {
+        } else if (!value.is_null()) {
             entry["default"] = value;
         }
         return properties[field.key] = std::move(entry);
@@ -113,9 +136,11 @@ class SchemaWriter final : public Fields {
             entry["maximum"] = field.max;
         }
     }
-    static void describe_unit(Json& entry, const Field& field, Dimension dimension) {
-        entry["description"] = fmt::format("{} (units: {})", field.doc, fmt::join(unit_names(dimension), ", "));
+    void describe_unit(Json& entry, const Field& field, Dimension dimension) const {
+        entry["description"] = fmt::format("{} (units: {})", doc(field), fmt::join(unit_names(dimension), ", "));
     }
+
+    std::string needs_;  ///< that the fields being described have an effect
 };
 
 }  // namespace

@@ -78,19 +78,15 @@ static void describe(Fields& fields, PimSpec& pim) {
 }
 
 void describe(Fields& fields, DeviceParts& parts) {
-    std::size_t count = parts.units.size();
-    fields.list({"units", "compute units, which price what no kernel was measured for", true}, count,
-                [&](Fields& inner, std::size_t i) {
-                    parts.units.resize(std::max(count, i + 1));
-                    describe(inner, parts.units[i]);
-                });
+    fields.items({"units", "compute units, which price what no kernel was measured for", true}, parts.units,
+                 [](Fields& inner, ComputeUnit& unit) { describe(inner, unit); });
     fields.sourced(
         {"scratchpad", "memory beside the units that holds what they work on and what comes next", false, 0, 1e12},
         Dimension::bytes, parts.scratchpad);
-    fields.section({"pim", "units in the banks of the main memory"}, std::nullopt, parts.has_pim,
-                   [&](Fields& inner) { describe(inner, parts.pim); });
-    fields.section({"drive", "drives that hold keys and values of served models"}, std::nullopt, parts.has_drive,
-                   [&](Fields& inner) { describe(inner, parts.drive); });
+    fields.optional({"pim", "units in the banks of the main memory"}, parts.has_pim,
+                    [&](Fields& inner) { describe(inner, parts.pim); });
+    fields.optional({"drive", "drives that hold keys and values of served models"}, parts.has_drive,
+                    [&](Fields& inner) { describe(inner, parts.drive); });
 }
 
 }  // namespace orrery::inline device

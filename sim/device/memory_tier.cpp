@@ -94,13 +94,8 @@ void describe(Fields& fields, NodeHost& host) {
     fields.integer({"pcie_lanes", "of it", false, 1, 32}, host.pcie.lanes);
     fields.integer({"devices_per_switch", "that share one such link to the host (0: each has its own)", false, 0, 1024},
                    host.devices_per_switch);
-    std::size_t count = host.tiers.size();
-    fields.list({"tiers", "memories that states and activations may be kept in"}, count,
-                [&](Fields& inner, std::size_t i) {
-                    host.tiers.resize(std::max(host.tiers.size(), i + 1));
-                    describe(inner, host.tiers[i]);
-                });
-    host.tiers.resize(fields.names_all() ? 0 : count);  // a list in place of a preset's may be shorter
+    fields.items({"tiers", "memories that states and activations may be kept in"}, host.tiers,
+                 [](Fields& inner, MemoryTier& tier) { describe(inner, tier); });
 }
 
 std::vector<std::string> problems_of(const NodeHost& host) {

@@ -27,6 +27,8 @@ std::uint8_t NetworkSpec::class_number(const std::string& name) const {
     return static_cast<std::uint8_t>(found == names.end() ? 0 : found - names.begin());
 }
 
+static constexpr const char* kByPacket = "network.fidelity: packet";
+
 void describe(Fields& fields, NetworkSpec& network, const NetworkUse& use) {
     fields.enumeration(
         {"fidelity",
@@ -34,31 +36,40 @@ void describe(Fields& fields, NetworkSpec& network, const NetworkUse& use) {
         fidelity_names(), network.fidelity);
     network.packets.paths.policy.describe_variant(
         fields, {"paths", "spray: evenly over parallel paths; ecmp: a hash picks one; the others by packet"},
-        network.path_details, [&](Fields& inner) { describe(inner, network.packets.paths); });
+        [&](Fields& inner) {
+            inner.when(
+                network.by_packet(), kByPacket, [&](Fields& same) { describe(same, network.packets.paths); },
+                Unmet::noted);
+        });
     if (use.library) {
         fields.enumeration(
             {"collectives", "library as measured (serving engines bring an all-reduce of their own), or ideal links"},
             library_names(), network.collectives);
     }
-    fields.quantity({"batch", "completions within this window are handled together; 0 s: exact", false, 0, 1},
-                    Dimension::time, network.batch);
+    fields.when(network.fidelity == Fidelity::fluid, "network.fidelity: fluid", [&](Fields& same) {
+        same.quantity({"batch", "completions within this window are handled together; 0 s: exact", false, 0, 1},
+                      Dimension::time, network.batch);
+    });
     if (use.folds) {
         fields.boolean({"fold", "simulate what is provably identical once"}, network.fold);
     }
-    network.packet_details = network.packet_details || network.by_packet();
-    fields.group(network.packet_details, [&](Fields& same) {
-        describe(same, network.packets, {use.collectives, use.sends});
-        if (use.flows) {
-            describe_flow_samples(same, network.packets);
-        }
-        if (use.threads) {
-            same.integer({"threads",
-                          "that share the packets of the run by leaves, pods or switches (fidelity packet); any "
-                          "number gives the same results",
-                          false, 1, 256},
-                         network.threads);
-        }
-    });
+    fields.when(
+        network.by_packet(), kByPacket,
+        [&](Fields& same) {
+            describe(same, network.packets, {use.collectives, use.sends});
+        },
+        Unmet::noted);
+    if (use.flows) {
+        fields.when(network.by_packet(), kByPacket,
+                    [&](Fields& same) { describe_flow_samples(same, network.packets); });
+    }
+    if (use.threads) {
+        fields.integer({"threads",
+                        "that share the packets of the run by leaves, pods or switches (fidelity packet); any "
+                        "number gives the same results",
+                        false, 1, 256},
+                       network.threads);
+    }
 }
 
 std::vector<std::string> problems_of(const NetworkSpec& network) {
@@ -67,17 +78,12 @@ std::vector<std::string> problems_of(const NetworkSpec& network) {
         out = problems_of(network.packets);
         const auto& classes = network.packets.classes;
         if (!network.packets.transport.needs().acknowledged &&
-            std::any_of(classes.begin(), classes.end(), [](const auto& own) { return own.strict || own.weight != 1; })) {
+            std::any_of(classes.begin(), classes.end(),
+                        [](const auto& own) { return own.strict || own.weight != 1; })) {
             out.emplace_back(
                 "network.classes: transport ideal paces flows at their max-min fair rates, whatever their class: leave "
                 "strict and weight out, or choose another transport");
         }
-    }
-    if (!network.by_packet() && network.packets.flow_samples > 0) {
-        out.emplace_back("network.flow_samples are of windows and marks, which only fidelity packet has");
-    }
-    if (network.batch > 0 && network.fidelity != Fidelity::fluid) {
-        out.emplace_back("network.batch groups completions of fidelity fluid; other levels handle each when it comes");
     }
     return out;
 }
@@ -85,7 +91,7 @@ std::vector<std::string> problems_of(const NetworkSpec& network) {
 RunSettings run_settings(const NetworkSpec& network, std::vector<LinkEvent> link_events, std::uint64_t seed) {
     RunSettings out;
     out.fidelity = network.fidelity;
-    out.window = SimTime::from_seconds(network.batch);
+    out.window = SimTime::from_seconds(network.fidelity == Fidelity::fluid ? network.batch : 0);
     if (network.by_packet()) {
         out.packets = network.packets;
         out.link_events = std::move(link_events);

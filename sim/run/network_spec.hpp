@@ -18,10 +18,8 @@ struct NetworkSpec {
     LibraryKind collectives = LibraryKind::nccl;
     double batch = 0;  ///< s, window in which completions are grouped
     bool fold = true;
-    bool path_details = false;    ///< `paths` was given with its parameters
-    bool packet_details = false;  ///< a field of `packets` was given
-    PacketSpec packets;           ///< its `paths` are the field of all levels
-    std::int64_t threads = 1;     ///< that share the packets; no part of what is simulated
+    PacketSpec packets;        ///< its `paths` are the field of all levels
+    std::int64_t threads = 1;  ///< that share the packets; no part of what is simulated
 
     /// Paths as levels without packets know them: spread evenly, or one hashed path per flow.
     [[nodiscard]] PathChoice path_choice() const;

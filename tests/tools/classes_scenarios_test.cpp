@@ -123,7 +123,12 @@ TEST_CASE("what is wrong with classes is told on its line") {
     refused(network_for(incast + "}", ", classes: [{name: a}, {name: a}]"), "'a' is there twice");
     refused(network_for(incast + "}", ", classes: [{weight: 2}]"), "name");
     refused(network_for(incast + "}", ", queues: {credits: 64 kB, pfc: true}"), "links with credits lose nothing");
-    refused(network_for(incast + "}", ", queues: {watchdog: drop}"), "queues.watchdog is about ports that are paused");
+    refused(network_for(incast + "}", ", queues: {dateline: true}"), "no effect without links with credits");
+    refused(network_for(incast + "}", ", nic: {buffer: 1 MB}"), "no effect without a write_rate");
+    refused(network_for(incast + "}", ", classes: [{name: a, strict: true, weight: 2}]"),
+            "'network.classes.0.weight' has no effect without turns");
+    refused(network_for(incast + "}", ", queues: {watchdog: drop}"),
+            "'network.queues.watchdog' has no effect without ports that pause");
     const test::File flows("classes-bad.csv", "src,dst,bytes,start,class\n0,3,100,0,bulk\n1,3,100,0,urgnt\n");
     CHECK_THROWS_WITH_AS(summary_of(network_for("{flows: " + flows.path() + "}", two)),
                          doctest::Contains(":3:11: error: class 'urgnt' is none of network.classes; did you mean "),

@@ -347,7 +347,7 @@ TEST_CASE("every field of every kind changes the result at every fidelity, is re
         if (file.ends_with(".yaml") && !file.ends_with("without-effect.yaml")) {
             const Scenario scenario = load_scenario(file, {}, test::data());
             trees[scenario_kind_names()[static_cast<std::size_t>(scenario.kind)]].push_back(
-                Json::parse(resolved_json(scenario)));
+                Json::parse(complete_json(scenario)));
         }
     }
     std::vector<Walk> walks;

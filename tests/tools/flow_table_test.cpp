@@ -282,7 +282,7 @@ TEST_CASE("network.flow_samples records windows and rates, and is refused where 
     CHECK(refused(head + "flow_samples: {flows: 3}}\n", "").find("flow_samples.every must say when") !=
           std::string::npos);
     CHECK(refused(std::string(kIncast) + "network: {fidelity: fluid, flow_samples: {every: 10 us}}\n", "")
-              .find("which only fidelity packet has") != std::string::npos);
+              .find("no effect without network.fidelity: packet") != std::string::npos);
     CHECK(refused(head + "flow_samples: {every: 10 us}, skip: {error: 0.5 %}}\n", "").find("leave them or skip out") !=
           std::string::npos);
     CHECK(refused(head + "flow_samples: {every: 10 us}, threads: 2}\n", "").find("they look at all flows at once") !=

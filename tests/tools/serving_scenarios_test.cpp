@@ -95,7 +95,7 @@ TEST_CASE("serving: parts of a trace are refused where there is none, not ignore
     CHECK(said("{from: 10 s}").find("are of a trace") != std::string::npos);
     CHECK(said("{trace: t.csv, time_scale: 0.5, from: 10 s, to: 20 s}").empty());
     // What an override may have left without a meaning stays: a trace in place of a generator, another kind of arrivals.
-    CHECK(said("{trace: t.csv, rate: 3}").find("'requests.rate' changes nothing") != std::string::npos);
+    CHECK(said("{trace: t.csv, rate: 3}").find("'requests.rate' has no effect") != std::string::npos);
     const Folder folder;
     const std::string trace = folder.file("t.csv", "arrival_s,prompt,output\n0,100,5\n");
     const std::string file =

@@ -277,7 +277,7 @@ TEST_CASE("experts: a plan that cannot be says all that is wrong with it at once
           std::string::npos);
     CHECK(refusal_of("data: 32, global_batch: 32, expert: 2",
                      "{layers: 4, hidden: 1024, heads: 8, vocabulary: 1024, sequence: 1024}")
-              .find("this model has none") != std::string::npos);
+              .find("'plan.expert' has no effect without a model with experts") != std::string::npos);
     CHECK(refusal_of("data: 32, global_batch: 32, overlap: {experts: shared}").find("needs shared experts") !=
           std::string::npos);
 }

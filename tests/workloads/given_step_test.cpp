@@ -1,3 +1,4 @@
+#include "tests/support/support.hpp"
 #include "tests/workloads/serving_support.hpp"
 #include "workloads/serving/spec.hpp"
 
@@ -107,10 +108,12 @@ TEST_CASE("given step: a lone request takes its prompt's iteration and one for e
 }
 
 TEST_CASE("given step: what it replaces is refused beside it") {
-    EngineSpec engine;
-    engine.has_step_cost = engine.has_software = engine.lora = true;
-    engine.step_cost.decodes.fixed = 1e-3;
-    engine.mixed.clock = 0.8;
-    const std::vector<std::string> problems = problems_of(engine, RequestsSpec(), ModelSpec());
-    CHECK(problems.size() == 3);
+    const std::string said = test::refusal(
+        "orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\nmodel: llama-3-8b\n"
+        "engine: {step_cost: {fixed: 1 ms}, software: vllm-0.24, lora: {rank: 8}, clock: 80 %}\n");
+    for (const char* key : {"software", "lora", "clock"}) {
+        CHECK_MESSAGE(
+            said.find(fmt::format("'engine.{}' has no effect without prices of kernels", key)) != std::string::npos,
+            said);
+    }
 }

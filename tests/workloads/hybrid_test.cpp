@@ -60,7 +60,7 @@ TEST_CASE("hybrid: what scans reach is refused for a model that has none") {
     const std::string plain =
         "orrery: 1\nkind: training\ncluster: {nodes: 1, node: dgx-h100}\nmodel: llama-3-8b\n"
         "plan: {tensor: 8, global_batch: 8}\nsoftware: {preset: megatron-core-2024, scan_efficiency: 50 %}\n";
-    CHECK(test::refusal(plain).find("'software.scan_efficiency' changes nothing") != std::string::npos);
+    CHECK(test::refusal(plain).find("'software.scan_efficiency' has no effect") != std::string::npos);
 }
 
 TEST_CASE("hybrid: presets have the published numbers of parameters and the recipe's FLOPs") {
@@ -284,8 +284,8 @@ TEST_CASE("hybrid: bad patterns and plans are refused with their line") {
          "and * (attention) (did you mean 'M'?)"},
         {"pattern: MEM, " + space + "}", "experts in a pattern are not modelled"},
         {"pattern: M-M}", "it needs the heads of 'state_space'"},
-        {space + "}", "'model.state_space' changes nothing"},
-        {"pattern: '-*-', " + space + "}", "'model.state_space' changes nothing"},
+        {space + "}", "'model.state_space' has no effect"},
+        {"pattern: '-*-', " + space + "}", "'model.state_space' has no effect"},
         {"pattern: M-M, state_space: {heads: 30, groups: 4}}", "groups 4 must divide the 30 heads"},
         {"pattern: M-M, state_space: {heads: 32, state: 0}}", "state"},
         {"pattern: M-M, state_space: {heads: 32, chunks: 64}}", "did you mean 'chunk'?"},

@@ -133,8 +133,9 @@ static void fail_by_chance(ServiceSpec& spec, RandomStream& random) {
     faults.recovery.spares = static_cast<std::int64_t>(random.below(2));
     faults.restores = random.below(2) == 0;
     faults.restore_rate = 1e10;
-    faults.budgeted = random.below(3) == 0;
-    faults.retry_budget = 0.3;
+    if (random.below(3) == 0) {
+        faults.retry_budget = 0.3;
+    }
     faults.retries = static_cast<std::int64_t>(random.below(4));
     for (PoolSpec& pool : spec.pools) {
         pool.start.provision_s = random.uniform();

@@ -135,14 +135,13 @@ TEST_CASE("serving faults: retries have a budget for each request and one for al
     spec.faults.timed = {loss(0, 2.5, 1)};
     std::vector<Request> ten(10, request(0, 4, 5));
     CHECK(served(spec, ten).retried == 10);
-    spec.faults.budgeted = true;
     spec.faults.retry_budget = 0.3;
     ServiceResult result = served(spec, ten);
     CHECK(result.retried == 3);
     CHECK(result.failed == 7);
     CHECK(result.over_budget == 7);
     CHECK(result.requests.size() == 3);
-    spec.faults.budgeted = false;
+    spec.faults.retry_budget.reset();
     spec.faults.retries = 0;
     result = served(spec, ten);
     CHECK(result.failed == 10);
@@ -164,7 +163,7 @@ TEST_CASE("serving faults: exponential failures and repairs are available as the
     // Two in use and one spare: k of three are broken. Failures at (2, 2, 1) / 1000 s, repairs at k / 250 s.
     spec = service(2);
     spec.faults.processes = {process};
-    spec.faults.recovery = {0, 60, 0, 250, true, 1};
+    spec.faults.recovery = {0, 60, 0, 250, true, 1, {}};
     result = served(spec, every(5000, 400));
     const double a = 2 * 0.25;
     const double p[] = {1, a, a * a / 2, a * a / 2 * 0.25 / 3};

@@ -126,12 +126,30 @@ bool is_read_no_more(const ChangedInput& change, const DataDirectory& data) {
            std::filesystem::exists(data.path(change.path.substr(std::string(kTable).size())));
 }
 
+static void remove_at(YamlNode& node, const std::string& path) {
+    const std::size_t dot = path.find('.');
+    const std::string key = path.substr(0, dot);
+    if (dot == std::string::npos) {
+        std::erase_if(node.entries, [&](const YamlNode::Entry& entry) { return entry.key == key; });
+        return;
+    }
+    for (YamlNode::Entry& entry : node.entries) {
+        if (entry.key == key) {
+            remove_at(entry.value, path.substr(dot + 1));
+        }
+    }
+}
+
 std::optional<Scenario> with_reverted(const Scenario& scenario, const ChangedInput& change, const DataDirectory& data) {
-    if (change.path.rfind(kTable, 0) == 0 || change.before.empty() || change.after.empty()) {
+    if (change.path.rfind(kTable, 0) == 0) {
         return std::nullopt;
     }
     YamlNode tree = parse_yaml(resolved_json(scenario), scenario.name);
-    apply_override(tree, change.path + "=" + change.before);
+    if (change.before.empty()) {
+        remove_at(tree, change.path);  // what is not written is as by default
+    } else {
+        apply_override(tree, change.path + "=" + change.before);
+    }
     try {
         return read_scenario(tree, scenario.name, data);
     } catch (const ConfigError&) {
@@ -141,7 +159,7 @@ std::optional<Scenario> with_reverted(const Scenario& scenario, const ChangedInp
 
 std::string pretty_input(const std::string& json) {
     if (json.empty()) {
-        return "absent";
+        return "default";
     }
     const Json value = Json::parse(json);
     if (!value.is_string()) {

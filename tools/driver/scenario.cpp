@@ -10,7 +10,6 @@
 #include "tools/driver/given_faults.hpp"
 #include "tools/driver/kind.hpp"
 #include "tools/driver/scenario_checks.hpp"
-#include "tools/driver/unread.hpp"
 #include "workloads/trace/flow_trace.hpp"
 #include "workloads/training/offload.hpp"
 
@@ -158,8 +157,7 @@ static void describe_common(Fields& fields, Scenario& s) {
     fields.integer({"orrery", kSchemaVersionDoc, true, 1, 1}, version);
     fields.enumeration({"kind", "what the scenario asks", true}, scenario_kind_names(), s.kind);
     fields.integer({"seed", "of all random streams", false, 0, 9e15}, s.seed);
-    bool present = false;
-    fields.section({"cluster", "the machines and their network", true}, std::nullopt, present,
+    fields.section({"cluster", "the machines and their network", true},
                    [&](Fields& inner) { describe(inner, s.cluster); });
 }
 
@@ -168,6 +166,19 @@ void describe(Fields& fields, Scenario& s) {
     row_of(s.kind).describe(fields, s);
     fields.section({"network", "how the network is simulated"},
                    [&](Fields& inner) { describe(inner, s.network, row_of(s.kind).network); });
+    const bool sums_in_switches =
+        s.kind != ScenarioKind::network &&
+        (s.kind != ScenarioKind::collective || s.collective.algorithm == &algorithm("in-switch") ||
+         s.collective.algorithm == &algorithm("auto"));
+    fields.needs("network.queues.reduction_slots", sums_in_switches,
+                 "an all-reduce inside switches (algorithm: in-switch)", Unmet::noted);
+}
+
+// A scenario of this kind with its defaults.
+static Scenario plain_scenario(ScenarioKind kind) {
+    Scenario plain;
+    plain.kind = kind;
+    return plain;
 }
 
 void describe_job(Fields& fields, Scenario& s) {
@@ -252,6 +263,15 @@ void read_job(const YamlNode& node, const DataDirectory& data, Scenario& scenari
     }
 }
 
+// What is said to no effect is an error, or a note of the scenario's runs.
+static void keep_without_effect(const YamlNode& node, Scenario& scenario,
+                                const std::function<void(Fields&)>& describe_own,
+                                const std::function<void(Fields&)>& usual, std::vector<Diagnostic>& errors) {
+    WithoutEffect found = without_effect(node, describe_own, usual);
+    errors.insert(errors.end(), found.errors.begin(), found.errors.end());
+    scenario.without_effect = std::move(found.notes);
+}
+
 void complete_job(const YamlNode& node, const DataDirectory& data, Scenario& scenario,
                   std::vector<Diagnostic>& errors) {
     const ClusterSpec cluster = scenario.cluster;
@@ -274,7 +294,10 @@ void complete_job(const YamlNode& node, const DataDirectory& data, Scenario& sce
     const std::size_t before = errors.size();
     check_power_limit(scenario, errors);
     row.check(node, data, scenario, errors);
-    scenario.without_effect = without_effect(node, scenario);
+    Scenario plain = plain_scenario(scenario.kind);
+    keep_without_effect(
+        node, scenario, [&](Fields& fields) { describe_job(fields, scenario); },
+        [&](Fields& fields) { describe_job(fields, plain); }, errors);
     if (errors.size() == before) {
         complete(scenario.model);
     }
@@ -359,6 +382,12 @@ Scenario read_scenario(const YamlNode& root, const std::string& name, const Data
     apply_power_budget(root, scenario, errors);
     check_power_limit(scenario, errors);
     row.check(root, data, scenario, errors);
+    YamlNode own = root;  // jobs are looked through with their own defaults
+    std::erase_if(own.entries, [](const YamlNode::Entry& entry) { return entry.key == "jobs"; });
+    Scenario plain = plain_scenario(scenario.kind);
+    keep_without_effect(
+        own, scenario, [&](Fields& fields) { describe(fields, scenario); },
+        [&](Fields& fields) { describe(fields, plain); }, errors);
     check_given_faults(root, scenario, errors);
     check_threads(root, scenario, errors);
     const YamlNode* cluster = root.find("cluster");
@@ -373,7 +402,6 @@ Scenario read_scenario(const YamlNode& root, const std::string& name, const Data
         throw ConfigError(errors);
     }
     complete(scenario.model);
-    scenario.without_effect = without_effect(root, scenario);
     const FabricShape shape = shape_of(scenario.cluster, scenario.cluster_mark, cluster);
     if (const std::int64_t rails = scenario.network.packets.nic.rails; rails > std::max(1U, shape.nics_per_node)) {
         throw ConfigError({scenario.network_mark.error(
@@ -405,13 +433,19 @@ Scenario load_scenario(const std::string& path, const std::vector<std::string>& 
 
 // What a run depends on, as JSON.
 static std::string fields_json(Scenario scenario) {
-    return write_fields([&](Fields& fields) { describe(fields, scenario); });
+    Scenario plain = plain_scenario(scenario.kind);
+    return write_differences([&](Fields& fields) { describe(fields, scenario); },
+                             [&](Fields& fields) { describe(fields, plain); });
 }
 
 // What its results depend on.
 static std::string simulated_json(Scenario scenario) {
     scenario.network.threads = 1;
     return fields_json(std::move(scenario));
+}
+
+std::string complete_json(Scenario scenario) {
+    return write_fields([&](Fields& fields) { describe(fields, scenario); });
 }
 
 std::string resolved_json(Scenario scenario) {
@@ -562,33 +596,36 @@ namespace {
 
 // What of the network a run of this fidelity does not do, or does in its own way.
 void add_network_notes(const NetworkSpec& network, std::vector<std::string>& notes) {
-    const std::string& fidelity = fidelity_names()[static_cast<std::size_t>(network.fidelity)];
     if (network.by_packet()) {
         const std::vector<std::string> own = notes_of(network.packets);
         notes.insert(notes.end(), own.begin(), own.end());
-    } else if (network.packet_details) {
-        notes.push_back(
-            fmt::format("settings of packets, switches, NICs and transports count at network.fidelity packet alone; "
-                        "this run is {}",
-                        fidelity));
-    }
-    if (!network.by_packet() && !network.packets.link_events.empty()) {
-        notes.push_back(fmt::format(
-            "warning: no link of 'network.link_events' changes, as this run is {} and not packet by packet; "
-            "'faults: events' count at it, too",
-            fidelity));
     }
     const std::string paths = network.packets.paths.policy.name();
     if (!network.by_packet() && paths != "spray" && paths != "ecmp") {
+        const std::string& fidelity = fidelity_names()[static_cast<std::size_t>(network.fidelity)];
         notes.push_back(fmt::format("paths '{}' count at network.fidelity packet alone; this run is {} and takes {}",
                                     paths, fidelity, network.path_choice() == PathChoice::ecmp ? "ecmp" : "spray"));
-    } else if (!network.by_packet() && network.path_details) {
-        notes.push_back(fmt::format(
-            "what 'network.paths' says beside its kind counts at network.fidelity packet alone; this run is {}",
-            fidelity));
     }
     if (network.batch > 0 && network.fidelity != Fidelity::simgrid) {
         notes.push_back(fmt::format("completions grouped within {}", pretty_quantity(network.batch, Dimension::time)));
+    }
+}
+
+// NICs beyond one for each GPU, which send nothing.
+void add_nic_notes(const Scenario& scenario, std::vector<std::string>& notes) {
+    const ClusterSpec& cluster = scenario.cluster;
+    const bool stripes = scenario.network.by_packet() && scenario.network.packets.nic.rails > 1;
+    const auto add = [&](const NodeSpec& node, const std::string& path) {
+        if (cluster.nodes > 1 && node.nics > node.gpus && !stripes) {
+            notes.push_back(fmt::format("of the {} NICs of a node ('{}.nics') {} send messages: one for each GPU",
+                                        node.nics, path, node.gpus));
+        }
+    };
+    if (!cluster.mixed) {
+        add(cluster.node, "cluster.node");
+    }
+    for (std::size_t i = 0; i < cluster.groups.size(); ++i) {
+        add(cluster.groups[i].node, fmt::format("cluster.groups.{}.node", i));
     }
 }
 
@@ -640,6 +677,7 @@ RunOutput run_kind(const Scenario& scenario, ModelCache& models, const RunOption
         out.packets = simulation.packet_report();
     }
     add_network_notes(scenario.network, out.summary.notes);
+    add_nic_notes(scenario, out.summary.notes);
     add_without_effect(scenario, out.summary.notes);
     out.summary.expectations = judge(scenario.expect, out.summary);
     const auto elapsed = std::chrono::steady_clock::now() - started;

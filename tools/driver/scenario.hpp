@@ -93,8 +93,10 @@ void describe(Fields& fields, Scenario& scenario);
 /// Loads a file ("-": standard input) and applies `key.path=value` overrides.
 [[nodiscard]] Scenario load_scenario(const std::string& path, const std::vector<std::string>& overrides,
                                      const DataDirectory& data);
-/// The resolved scenario as JSON: reads back to the same scenario.
+/// The resolved scenario as JSON, without what is as by default or has no effect: reads back to the same scenario.
 [[nodiscard]] std::string resolved_json(Scenario scenario);
+/// The same with every default.
+[[nodiscard]] std::string complete_json(Scenario scenario);
 /// JSON Schema of a scenario of one kind, with the names of the presets and tables in `data`.
 [[nodiscard]] std::string scenario_schema(ScenarioKind kind, const DataDirectory& data);
 

@@ -16,6 +16,42 @@
 
 namespace orrery::inline driver {
 
+// Where a field stands that is named by its keys from the root on, or the innermost of its sections that is given.
+const Mark& mark_of(const YamlNode& root, const std::string& path) {
+    const YamlNode* at = &root;
+    for (std::size_t from = 0; from < path.size();) {
+        const std::size_t to = std::min(path.find('.', from), path.size());
+        const YamlNode* inner = at->find(path.substr(from, to - from));
+        if (inner == nullptr) {
+            break;
+        }
+        at = inner;
+        from = to + 1;
+    }
+    return at->mark;
+}
+
+void check_model(const YamlNode& root, const ModelSpec& model, std::vector<Diagnostic>& errors) {
+    const bool no_width = model.head_dim == 0 || (model.heads > 0 && model.head_dim == model.hidden / model.heads);
+    if (model.heads > 0 && model.hidden % model.heads != 0 && no_width) {
+        errors.push_back(mark_of(root, "model.heads")
+                             .error(fmt::format("heads ({}) must divide hidden ({}) where no 'head_dim' is given",
+                                                model.heads, model.hidden)));
+    }
+    const YamlNode* own = root.find("model");
+    if (own != nullptr && own->find("rotary") != nullptr && model.latent.kv_rank > 0 &&
+        model.rotary != (model.latent.rotary > 0)) {
+        errors.push_back(mark_of(root, "model.rotary")
+                             .error("'model.rotary' has no effect without attention that is not latent, whose part "
+                                    "with a position is 'latent.rotary'"));
+    }
+    for (const std::vector<ModelProblem>& found : {hybrid_problems(model), encoder_problems(model)}) {
+        for (const ModelProblem& problem : found) {
+            errors.push_back(mark_of(root, "model." + problem.key).error(problem.text));
+        }
+    }
+}
+
 // The GPUs keep to their share of a budget as they do to a limit of their own.
 void apply_power_budget(const YamlNode& root, Scenario& scenario, std::vector<Diagnostic>& errors) {
     constexpr const char* kBudget = "cluster.power";
@@ -35,9 +71,6 @@ void apply_power_budget(const YamlNode& root, Scenario& scenario, std::vector<Di
     }
     if (power.rack <= 0 && power.cluster <= 0) {
         return refuse("'power' is a budget: 'rack' or 'cluster' is needed");
-    }
-    if (power.rack <= 0 && node->find("nodes_per_rack") != nullptr) {
-        return refuse("'nodes_per_rack' changes nothing: it needs a budget of a 'rack'");
     }
     const auto own_limit = [](const DeviceSpec& device) {
         const bool own = device.power_limit.value > 0 && device.power_limit.source != kBudget;
@@ -157,21 +190,6 @@ void check_topology(const Scenario& scenario, std::vector<Diagnostic>& errors) {
 }
 
 namespace {
-
-// Where a field stands that is named by its keys from the root on, or the innermost of its sections that is given.
-const Mark& mark_of(const YamlNode& root, const std::string& path) {
-    const YamlNode* at = &root;
-    for (std::size_t from = 0; from < path.size();) {
-        const std::size_t to = std::min(path.find('.', from), path.size());
-        const YamlNode* inner = at->find(path.substr(from, to - from));
-        if (inner == nullptr) {
-            break;
-        }
-        at = inner;
-        from = to + 1;
-    }
-    return at->mark;
-}
 
 // Why this fabric has no parts for so many threads; empty: it has, or has problems of its own.
 std::string problem_of_threads(const Scenario& scenario) {

@@ -5,6 +5,10 @@
 
 namespace orrery::inline driver {
 
+/// Where a field stands that is named by its keys from the root on, or the innermost of its sections that is given.
+[[nodiscard]] const Mark& mark_of(const YamlNode& root, const std::string& path);
+/// What the dimensions of a model say together.
+void check_model(const YamlNode& root, const ModelSpec& model, std::vector<Diagnostic>& errors);
 /// GPUs keep to their share of a budget as they do to a limit of their own.
 void apply_power_budget(const YamlNode& root, Scenario& scenario, std::vector<Diagnostic>& errors);
 /// A limit needs the figures of its device, and one that it can keep.

@@ -133,12 +133,12 @@ class Writer {
                 return result.window_s > 0 ? 1 - lost_s / (of * result.window_s) : kNotMeasured;
             };
             summary.add("requests_failed", static_cast<double>(result.failed), "requests");
-            if (faults.budgeted) {
+            if (faults.retry_budget) {
                 summary.add("requests_over_budget", static_cast<double>(result.over_budget), "requests");
             }
             summary.add("requests_retried", static_cast<double>(result.retried), "requests");
             summary.add("failures", static_cast<double>(result.failures), "replicas");
-            if (result.wrong > 0 || faults.recovery.finds) {
+            if (result.wrong > 0 || faults.recovery.corruption_s) {
                 summary.add("requests_wrong", static_cast<double>(result.wrong), "requests");
             }
             summary.add("replica_availability", share(result.down_s, replicas), "1");

@@ -33,7 +33,7 @@ static std::vector<std::uint32_t> group_order(const Scenario& scenario, const Fa
 // Where the ranks of a plan are: on its groups in their order, stage after stage or replica after replica.
 static Placement placed(const Scenario& scenario, const Fabric& fabric, const Placement& placement) {
     const PlanSpec& plan = scenario.plan;
-    if (!plan.placed) {
+    if (plan.groups.empty() && plan.spread == Spread::stages) {
         return placement;
     }
     const std::vector<std::uint32_t> groups = group_order(scenario, fabric);

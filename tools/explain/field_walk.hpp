@@ -1,5 +1,5 @@
 #pragma once
-// A walk through the fields of a description that exist by its choices, for what changes some of them in place.
+// A walk through the same of a description that exist by its choices, for what changes some of them in place.
 
 #include "sim/config/fields.hpp"
 
@@ -18,25 +18,20 @@ class FieldWalk : public Fields {
     void sourced(const Field& /*field*/, Dimension /*dimension*/, Sourced<double>& /*value*/) override {}
     void choice(const Field& /*field*/, const std::vector<std::string>& /*names*/, std::size_t& /*index*/) override {}
     void range(const Field& /*field*/, Dimension /*dimension*/, double& /*low*/, double& /*high*/) override {}
-    void section(const Field& field, const std::optional<PresetKind>& /*preset*/, bool& /*present*/,
-                 const std::function<void(Fields&)>& describe) override {
-        within(fmt::format("{}.", field.key), [&] { describe(*this); });
-    }
-    void variant(const Field& field, const std::vector<std::string>& /*names*/, std::size_t& /*index*/, bool& detailed,
-                 const std::function<void(Fields&)>& describe) override {
-        if (detailed) {
+    void nested(const Field& field, const PresetKind* /*preset*/, bool* present,
+                const std::function<void(Fields&)>& describe) override {
+        if (present == nullptr || *present) {
             within(fmt::format("{}.", field.key), [&] { describe(*this); });
         }
+    }
+    void variant(const Field& field, const std::vector<std::string>& /*names*/, std::size_t& /*index*/,
+                 bool& parameters, const std::function<void(Fields&)>& describe) override {
+        nested(field, nullptr, &parameters, describe);
     }
     void list(const Field& field, std::size_t& count,
               const std::function<void(Fields&, std::size_t)>& describe) override {
         for (std::size_t i = 0; i < count; ++i) {
             within(fmt::format("{}.{}.", field.key, i), [&] { describe(*this, i); });
-        }
-    }
-    void group(bool& given, const std::function<void(Fields&)>& describe) override {
-        if (given) {
-            describe(*this);
         }
     }
 

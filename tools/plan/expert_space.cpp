@@ -18,8 +18,8 @@ std::vector<TokenDispatch> dispatches(const ExpertPlan& experts) {
     return {TokenDispatch::all_to_all, TokenDispatch::all_gather, TokenDispatch::hierarchical};
 }
 
-std::vector<ExpertOverlap> overlaps(const ExpertPlan& experts, const ModelSpec& model) {
-    if (experts.overlap_given || model.experts.shared == 0 || experts.expert == 1) {
+std::vector<ExpertOverlap> overlaps(const ExpertPlan& experts, const ModelSpec& model, bool given) {
+    if (given || model.experts.shared == 0 || experts.expert == 1) {
         return {experts.overlap};
     }
     return {ExpertOverlap::none, ExpertOverlap::shared};
@@ -30,6 +30,7 @@ std::vector<ExpertOverlap> overlaps(const ExpertPlan& experts, const ModelSpec& 
 std::vector<ExpertPlan> expert_choices(const Scenario& scenario, const PlanSpec& plan) {
     const ModelSpec& model = scenario.model;
     const ExpertPlan& own = scenario.plan.experts;
+    const bool overlap_given = scenario.origins.contains("plan.overlap.experts");
     if (model.experts.count == 0) {
         return {own};
     }
@@ -44,11 +45,10 @@ std::vector<ExpertPlan> expert_choices(const Scenario& scenario, const PlanSpec&
                 continue;
             }
             ExpertPlan one = own;
-            one.given = true;
             one.expert = expert;
             one.tensor = tensor;
             for (const TokenDispatch dispatch : dispatches(one)) {
-                for (const ExpertOverlap overlap : overlaps(one, model)) {
+                for (const ExpertOverlap overlap : overlaps(one, model, overlap_given)) {
                     out.push_back(one);
                     out.back().dispatch = dispatch;
                     out.back().overlap = overlap;
@@ -66,7 +66,7 @@ std::vector<ExpertPlan> expert_choices(const Scenario& scenario, const PlanSpec&
 
 std::string describe_experts(const PlanSpec& plan) {
     const ExpertPlan& experts = plan.experts;
-    if (!experts.given) {
+    if (!experts.spread()) {
         return "";
     }
     std::string out = fmt::format(", expert {}", experts.expert);
@@ -80,7 +80,7 @@ std::string describe_experts(const PlanSpec& plan) {
 }
 
 void assign_experts(const PlanSpec& plan, std::vector<std::string>& assignments) {
-    if (!plan.experts.given) {
+    if (!plan.experts.spread()) {
         return;
     }
     assignments.push_back(fmt::format("plan.expert={}", plan.experts.expert));

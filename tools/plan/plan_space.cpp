@@ -30,7 +30,8 @@ struct PlanPlacement {
 // they stand and its reverse. Where an NVLink fabric joins several nodes, what its GPUs have in common is a choice as well.
 std::vector<PlanPlacement> placements_of(const Scenario& scenario) {
     const ClusterSpec& cluster = scenario.cluster;
-    if (scenario.plan.placed || (!cluster.mixed && cluster.node.domain <= 1)) {
+    const bool given = scenario.origins.contains("plan.groups") || scenario.origins.contains("plan.spread");
+    if (given || (!cluster.mixed && cluster.node.domain <= 1)) {
         return {};
     }
     constexpr std::size_t kMostPermuted = 4;
@@ -94,8 +95,8 @@ class PlanSpace::Lister {
                         plan.context_exchange = exchange;
                         plan.context_inner =
                             exchange == ContextExchange::hierarchical ? scenario_.plan.context_inner : 0;
-                        const bool rings = exchange != ContextExchange::all_gather &&
-                                           exchange != ContextExchange::all_to_all;
+                        const bool rings =
+                            exchange != ContextExchange::all_gather && exchange != ContextExchange::all_to_all;
                         plan.overlap_context = context == 1 || !rings || scenario_.plan.overlap_context;
                         add_placements(plan);
                     }
@@ -139,7 +140,6 @@ class PlanSpace::Lister {
         }
         for (const PlanPlacement& placement : placements_) {
             if (placement.spread == Spread::stages || plan.data > 1) {
-                plan.placed = true;
                 plan.groups = placement.groups;
                 plan.spread = placement.spread;
                 add_batches(plan);

@@ -10,9 +10,13 @@
 
 namespace orrery::inline planning {
 
+static bool is_placed(const PlanSpec& plan) {
+    return !plan.groups.empty() || plan.spread != Spread::stages;
+}
+
 static std::string schedule_text(const PlanSpec& plan) {
     const SearchPlan& search = plan.search;
-    return plan.schedule->search == nullptr || !search.detailed
+    return plan.schedule->search == nullptr || search == SearchPlan()
                ? plan.schedule->name
                : fmt::format("{{kind: {}, held: {}, activations: {} B, tries: {}}}", plan.schedule->name, search.held,
                              search.activations, search.tries);
@@ -45,7 +49,7 @@ std::string describe_plan(const PlanSpec& plan) {
     if (plan.zero > 0) {
         out += fmt::format(", ZeRO {}", plan.zero);
     }
-    if (plan.placed) {
+    if (is_placed(plan)) {
         out += fmt::format(", {} after another{}{}", plan.spread == Spread::stages ? "stage" : "replica",
                            plan.groups.empty() ? "" : " on ", plan.groups);
     }
@@ -91,7 +95,7 @@ std::vector<std::string> assignments_of(const RankedPlan& ranked) {
     if (ranked.sized) {
         out.insert(out.begin(), fmt::format("cluster.nodes={}", ranked.nodes));
     }
-    if (plan.placed) {
+    if (is_placed(plan)) {
         out.push_back(fmt::format("plan.spread={}", plan.spread == Spread::stages ? "stages" : "replicas"));
         if (!plan.groups.empty()) {
             out.push_back(fmt::format("plan.groups={}", plan.groups));

@@ -395,7 +395,6 @@ class PlanSearcher {
             if (!layers.empty()) {
                 PlanSpec plan = space_.plan(rows_[i].place);
                 plan.stages = layers;
-                plan.stages_given = true;
                 space_.add(space_.nodes(rows_[i].place), plan);
                 Row row = rows_[i];
                 row.place = space_.size() - 1;

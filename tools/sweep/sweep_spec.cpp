@@ -121,7 +121,7 @@ class SweepReader {
         }
     }
 
-    void read_constants(const Scenario& base) { flatten(nlohmann::json::parse(resolved_json(base)), ""); }
+    void read_constants(const Scenario& base) { flatten(nlohmann::json::parse(complete_json(base)), ""); }
 
     void flatten(const nlohmann::json& json, const std::string& path) {
         if (json.is_object() && !json.contains("how")) {

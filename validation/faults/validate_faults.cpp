@@ -45,10 +45,7 @@ void describe(Fields& fields, Study& study) {
     fields.quantity({"load", "of a checkpoint", false, 0, 1e6}, Dimension::time, study.load_s);
     fields.section({"faults", "as in a scenario", true},
                    [&](Fields& inner) { describe_campaign(inner, study.faults); });
-    std::size_t count = study.published.size();
-    fields.list({"published", "what the study says", true}, count, [&](Fields& inner, std::size_t i) {
-        study.published.resize(std::max(study.published.size(), i + 1));
-        Published& one = study.published[i];
+    fields.items({"published", "what the study says", true}, study.published, [](Fields& inner, Published& one) {
         inner.text({"quantity", "of the result", true}, one.quantity);
         inner.number({"value", "mean", false}, one.value);
         inner.number({"sd", "over its runs", false}, one.sd);

@@ -30,8 +30,7 @@ struct CollectiveAlgorithm;
 
 struct CollectiveSpec {
     CollectiveOp op = CollectiveOp::all_reduce;
-    bool in_memory = false;     ///< sums read and write the memory of their rank; otherwise they cost no time
-    bool memory_given = false;  ///< that was said
+    bool in_memory = false;  ///< sums read and write the memory of their rank; otherwise they cost no time
     const CollectiveAlgorithm* algorithm = &orrery::algorithm("auto");
     double bytes = 0;             ///< payload: the larger buffer of a rank
     std::int64_t ranks = 0;       ///< 0: every GPU
@@ -41,7 +40,6 @@ struct CollectiveSpec {
     std::string shape;            ///< ranks in each dimension, "4x4x8"; empty: those of the fabric
     std::int64_t slow_rank = -1;  ///< its outgoing link runs at `slow_factor`; -1: none
     double slow_factor = 1;
-    bool class_given = false;
     std::string traffic_class;  ///< empty: the first of the network
 };
 void describe(Fields& fields, CollectiveSpec& spec);
@@ -49,12 +47,11 @@ void describe(Fields& fields, CollectiveSpec& spec);
 enum class TrafficPattern { permutation, shift, incast, all_to_all, ring };
 struct TrafficSpec {
     TrafficPattern pattern = TrafficPattern::permutation;
-    std::string flows;         ///< file of flows, instead of a pattern (workloads/trace)
-    double size = 0;           ///< bytes of each flow
-    double spread = 0;         ///< sizes are uniform within size x (1 +- spread)
-    std::int64_t shift = 1;    ///< shift: destination = source + shift
-    std::int64_t senders = 0;  ///< incast: 0 = all but the receiver
-    bool class_given = false;
+    std::string flows;          ///< file of flows, instead of a pattern (workloads/trace)
+    double size = 0;            ///< bytes of each flow
+    double spread = 0;          ///< sizes are uniform within size x (1 +- spread)
+    std::int64_t shift = 1;     ///< shift: destination = source + shift
+    std::int64_t senders = 0;   ///< incast: 0 = all but the receiver
     std::string traffic_class;  ///< empty: the first of the network
 };
 void describe(Fields& fields, TrafficSpec& spec);

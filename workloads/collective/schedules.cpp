@@ -24,13 +24,9 @@ void describe(Fields& fields, CollectiveSpec& spec) {
             row->describe(fields, spec);
         }
     }
-    fields.group(spec.class_given, [&](Fields& same) {
-        same.text({"class", "of traffic, one of network.classes; without it the first"}, spec.traffic_class);
-    });
-    fields.group(spec.memory_given, [&](Fields& same) {
-        same.boolean({"in_memory", "sums read and write the memory of their rank; otherwise they cost no time"},
-                     spec.in_memory);
-    });
+    fields.text({"class", "of traffic, one of network.classes; without it the first"}, spec.traffic_class);
+    fields.boolean({"in_memory", "sums read and write the memory of their rank; otherwise they cost no time"},
+                   spec.in_memory);
     // Left to `auto`, an operation with a root still has one.
     const bool rooted = spec.op == CollectiveOp::broadcast || spec.op == CollectiveOp::reduce ||
                         spec.op == CollectiveOp::gather || spec.op == CollectiveOp::scatter;
@@ -43,9 +39,7 @@ void describe(Fields& fields, CollectiveSpec& spec) {
 void describe(Fields& fields, TrafficSpec& spec) {
     fields.text({"flows", "instead of a pattern: a file of flows (CSV src,dst,bytes,start,after,class; or .cm)"},
                 spec.flows);
-    fields.group(spec.class_given, [&](Fields& same) {
-        same.text({"class", "of traffic, one of network.classes; without it the first"}, spec.traffic_class);
-    });
+    fields.text({"class", "of traffic, one of network.classes; without it the first"}, spec.traffic_class);
     const bool all = fields.names_all();
     if (!spec.flows.empty() && !all) {
         return;

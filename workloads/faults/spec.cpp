@@ -23,10 +23,11 @@ void describe_process(Fields& fields, ProcessSpec& process) {
     fields.quantity({"lasts", "mean time until it ends by itself, exponential; 0 s: until repaired or replaced", false,
                      0, kLongest},
                     Dimension::time, process.lasts_s);
-    bool bad = process.bad_share > 0;
-    fields.group(bad, [&](Fields& same) {
+    fields.when(process.bad_factor > 1, "a bad_factor above 1", [&](Fields& same) {
         same.quantity({"bad_share", "of machines that fail more often until they are repaired", false, 0, 1},
                       Dimension::fraction, process.bad_share);
+    });
+    fields.when(process.bad_share > 0, "a bad_share above 0 %", [&](Fields& same) {
         same.number({"bad_factor", "times the rate of other machines", false, 1, 1e6}, process.bad_factor);
     });
     fields.boolean({"while_running", "strikes only while the job trains"}, process.while_running);
@@ -45,76 +46,159 @@ void describe_event(Fields& fields, EventSpec& event) {
                     Dimension::time, event.lasts_s);
 }
 
-void describe_detection(Fields& fields, RecoverySpec& recovery) {
+// What faults of a campaign may strike; those of a trace are not known here, and may be of any kind.
+struct Strikes {
+    bool stops, links, preempts, corrupts, hangs, notices;
+
+    explicit Strikes(const FaultsSpec& faults) {
+        const auto any_of = [&](std::initializer_list<FaultKind> kinds) {
+            const auto among = [&](const auto& fault) {
+                return std::find(kinds.begin(), kinds.end(), fault.kind) != kinds.end();
+            };
+            return !faults.trace.empty() || std::any_of(faults.events.begin(), faults.events.end(), among) ||
+                   std::any_of(faults.processes.begin(), faults.processes.end(), among);
+        };
+        stops = any_of({FaultKind::fail_stop});
+        links = any_of({FaultKind::link_down, FaultKind::link_flap, FaultKind::switch_loss});
+        preempts = any_of({FaultKind::preemption});
+        corrupts = any_of({FaultKind::corruption});
+        hangs = any_of({FaultKind::hang});
+        notices = faults.recovery.watches && any_of({FaultKind::slow, FaultKind::degraded, FaultKind::link_flap});
+    }
+    [[nodiscard]] bool interrupts() const { return stops || links || preempts || corrupts || hangs || notices; }
+};
+
+constexpr const char* kInterrupts = "faults that stop the job";
+
+void describe_detection(Fields& fields, RecoverySpec& recovery, const Strikes& strikes) {
     fields.section({"heartbeat", "of every rank: finds what has stopped"}, [&](Fields& inner) {
-        inner.quantity({"delay", "until it is noticed", false, 0, 1e6}, Dimension::time, recovery.heartbeat_s);
-        inner.quantity({"misses", "share that only the time-out finds", false, 0, 1}, Dimension::fraction,
-                       recovery.heartbeat_misses);
+        inner.when(
+            strikes.stops || strikes.preempts, "a fail-stop or a preemption",
+            [&](Fields& same) {
+                same.quantity({"delay", "until it is noticed", false, 0, 1e6}, Dimension::time, recovery.heartbeat_s);
+            },
+            Unmet::noted);
+        inner.when(
+            strikes.stops, "a fail-stop",
+            [&](Fields& same) {
+                same.quantity({"misses", "share that only the time-out finds", false, 0, 1}, Dimension::fraction,
+                              recovery.heartbeat_misses);
+            },
+            Unmet::noted);
     });
-    fields.quantity({"timeout", "of a collective: finds hangs, and what else was missed", false, 0, 1e6},
-                    Dimension::time, recovery.timeout_s);
-    fields.group(recovery.watches, [&](Fields& same) {
-        same.section(
-            {"anomaly",
-             "the timing of collectives is watched: finds hangs and slow machines, which are "
-             "replaced at the next checkpoint"},
-            [&](Fields& inner) {
-                inner.quantity({"delay", "until it is noticed", false, 0, 1e6}, Dimension::time, recovery.anomaly_s);
-                inner.quantity({"misses", "share that is not noticed", false, 0, 1}, Dimension::fraction,
-                               recovery.anomaly_misses);
+    fields.when(
+        strikes.hangs || (strikes.stops && recovery.heartbeat_misses > 0),
+        "a hang, or heartbeats that miss a fail-stop",
+        [&](Fields& same) {
+            same.quantity({"timeout", "of a collective: finds hangs, and what else was missed", false, 0, 1e6},
+                          Dimension::time, recovery.timeout_s);
+        },
+        Unmet::noted);
+    fields.when(
+        strikes.hangs || strikes.notices, "faults that slow machines, or a hang",
+        [&](Fields& same) {
+            same.optional({"anomaly",
+                           "the timing of collectives is watched: finds hangs and slow machines, which are "
+                           "replaced at the next checkpoint"},
+                          recovery.watches, [&](Fields& inner) {
+                              inner.quantity({"delay", "until it is noticed", false, 0, 1e6}, Dimension::time,
+                                             recovery.anomaly_s);
+                              inner.quantity({"misses", "share that is not noticed", false, 0, 1}, Dimension::fraction,
+                                             recovery.anomaly_misses);
+                          });
+        },
+        Unmet::noted);
+    fields.when(
+        strikes.corrupts, "a corruption",
+        [&](Fields& same) {
+            same.quantity({"corruption", "until silent data corruption is found", false, 0, kLongest}, Dimension::time,
+                          recovery.corruption_s);
+        },
+        Unmet::noted);
+    fields.when(
+        strikes.links, "links or switches that fail",
+        [&](Fields& same) {
+            same.quantity({"retry_limit",
+                           "for which connections try again before the job fails: a link down for less "
+                           "stalls it",
+                           false, 0, 1e6},
+                          Dimension::time, recovery.retry_limit_s);
+        },
+        Unmet::noted);
+    fields.when(
+        strikes.interrupts(), kInterrupts,
+        [&](Fields& same) {
+            same.section({"diagnosis", "finding the machine to replace"}, [&](Fields& inner) {
+                inner.quantity({"time", "fixed part", false, 0, 1e6}, Dimension::time, recovery.diagnosis_s);
+                inner.quantity({"bisection", "of each run of a binary search over the nodes; 0 s: none", false, 0, 1e6},
+                               Dimension::time, recovery.bisection_s);
             });
-    });
-    fields.quantity({"corruption", "until silent data corruption is found", false, 0, kLongest}, Dimension::time,
-                    recovery.corruption_s);
-    fields.quantity({"retry_limit",
-                     "for which connections try again before the job fails: a link down for less "
-                     "stalls it",
-                     false, 0, 1e6},
-                    Dimension::time, recovery.retry_limit_s);
-    fields.section({"diagnosis", "finding the machine to replace"}, [&](Fields& inner) {
-        inner.quantity({"time", "fixed part", false, 0, 1e6}, Dimension::time, recovery.diagnosis_s);
-        inner.quantity({"bisection", "of each run of a binary search over the nodes; 0 s: none", false, 0, 1e6},
-                       Dimension::time, recovery.bisection_s);
-    });
+        },
+        Unmet::noted);
 }
 
-void describe_repair(Fields& fields, RecoverySpec& recovery) {
+void describe_repair(Fields& fields, RecoverySpec& recovery, const Strikes& strikes) {
     const auto stage = [](Fields& inner, RepairStage& one) {
         inner.quantity({"mean", "time", false, 0, kLongest}, Dimension::time, one.mean_s);
         inner.quantity({"fails", "share after which the machine is as bad as before", false, 0, 1}, Dimension::fraction,
                        one.fails);
     };
-    fields.section({"repair", "of machines that were replaced, which are of the pool then"}, [&](Fields& inner) {
-        inner.section({"automatic", "first"}, [&](Fields& same) { stage(same, recovery.automatic); });
-        inner.section({"manual", "after it, for some"}, [&](Fields& same) { stage(same, recovery.manual); });
-        inner.quantity({"to_manual", "share that needs both", false, 0, 1}, Dimension::fraction, recovery.to_manual);
-        inner.boolean({"exponential", "times are exponential; otherwise as given"}, recovery.exponential_repair);
-        inner.integer({"retire_after", "failures of a machine within the window; 0: never", false, 0, 1 << 20},
-                      recovery.retire_after);
-        inner.quantity({"retire_window", "for retire_after", false, 0, kLongest}, Dimension::time,
-                       recovery.retire_window_s);
-    });
+    fields.when(
+        strikes.interrupts(), kInterrupts,
+        [&](Fields& all) {
+            all.section({"repair", "of machines that were replaced, which are of the pool then"}, [&](Fields& inner) {
+                inner.section({"automatic", "first"}, [&](Fields& same) { stage(same, recovery.automatic); });
+                inner.when(
+                    recovery.to_manual > 0, "machines that need it (to_manual)",
+                    [&](Fields& own) {
+                        own.section({"manual", "after it, for some"},
+                                    [&](Fields& same) { stage(same, recovery.manual); });
+                    },
+                    Unmet::noted);
+                inner.quantity({"to_manual", "share that needs both", false, 0, 1}, Dimension::fraction,
+                               recovery.to_manual);
+                inner.boolean({"exponential", "times are exponential; otherwise as given"},
+                              recovery.exponential_repair);
+                inner.integer({"retire_after", "failures of a machine within the window; 0: never", false, 0, 1 << 20},
+                              recovery.retire_after);
+                inner.when(recovery.retire_after > 0, "a retire_after", [&](Fields& same) {
+                    same.quantity({"retire_window", "for retire_after", false, 0, kLongest}, Dimension::time,
+                                  recovery.retire_window_s);
+                });
+            });
+        },
+        Unmet::noted);
 }
 
-void describe_recovery(Fields& fields, RecoverySpec& recovery) {
-    describe_detection(fields, recovery);
-    fields.quantity({"restart", "of the job's processes, without loading", false, 0, 1e6}, Dimension::time,
-                    recovery.restart_s);
-    fields.quantity({"queue", "of the scheduler, before every restart", false, 0, 1e6}, Dimension::time,
-                    recovery.queue_s);
-    fields.integer({"standbys", "warm machines beside the cluster's: replace at once, and are refilled from the pool",
-                    false, 0, 1 << 22},
-                   recovery.standbys);
-    fields.integer({"pool", "free machines beside them", false, 0, 1 << 22}, recovery.pool);
-    fields.quantity({"join", "until one of the pool can be used", false, 0, 1e6}, Dimension::time, recovery.join_s);
-    fields.integer({"spares", "machines of other jobs, taken last", false, 0, 1 << 22}, recovery.spares);
-    fields.quantity({"borrow", "until one of those can be used", false, 0, 1e6}, Dimension::time, recovery.borrow_s);
-    fields.boolean({"shrinks", "goes on with fewer data-parallel replicas; otherwise it waits for machines"},
-                   recovery.shrinks);
-    describe_repair(fields, recovery);
+void describe_recovery(Fields& fields, RecoverySpec& recovery, const Strikes& strikes) {
+    describe_detection(fields, recovery, strikes);
+    fields.when(
+        strikes.interrupts(), kInterrupts,
+        [&](Fields& all) {
+            all.quantity({"restart", "of the job's processes, without loading", false, 0, 1e6}, Dimension::time,
+                         recovery.restart_s);
+            all.quantity({"queue", "of the scheduler, before every restart", false, 0, 1e6}, Dimension::time,
+                         recovery.queue_s);
+            all.integer(
+                {"standbys", "warm machines beside the cluster's: replace at once, and are refilled from the pool",
+                 false, 0, 1 << 22},
+                recovery.standbys);
+            all.integer({"pool", "free machines beside them", false, 0, 1 << 22}, recovery.pool);
+            all.quantity({"join", "until one of the pool can be used", false, 0, 1e6}, Dimension::time,
+                         recovery.join_s);
+            all.integer({"spares", "machines of other jobs, taken last", false, 0, 1 << 22}, recovery.spares);
+            all.when(recovery.spares > 0, "spares", [&](Fields& same) {
+                same.quantity({"borrow", "until one of those can be used", false, 0, 1e6}, Dimension::time,
+                              recovery.borrow_s);
+            });
+            all.boolean({"shrinks", "goes on with fewer data-parallel replicas; otherwise it waits for machines"},
+                        recovery.shrinks);
+        },
+        Unmet::noted);
+    describe_repair(fields, recovery, strikes);
 }
 
-void describe_checkpoint(Fields& fields, CheckpointSpec& checkpoint) {
+void describe_checkpoint(Fields& fields, CheckpointSpec& checkpoint, const Strikes& strikes) {
     checkpoint.method.describe(fields, {"method", "how it is taken"});
     checkpoint.interval.describe(fields, {"interval", "of training between two"});
     fields.quantity({"size", "of all its parts; 0 B: weights and optimizer of the model", false, 0, 1e18},
@@ -128,30 +212,23 @@ void describe_checkpoint(Fields& fields, CheckpointSpec& checkpoint) {
         inner.quantity({"latency", "of a save or load beside its bytes", false, 0, 1e6}, Dimension::time,
                        storage.latency);
         inner.quantity({"capacity", "0 B: not limiting", false, 0, 1e21}, Dimension::bytes, storage.capacity);
-        inner.integer({"keep", "checkpoints, the oldest go first", false, 1, 1 << 20}, storage.keep);
+        inner.when(
+            strikes.corrupts || storage.capacity > 0,
+            "a corruption, which older checkpoints are free of, or a capacity",
+            [&](Fields& same) {
+                same.integer({"keep", "checkpoints, the oldest go first", false, 1, 1 << 20}, storage.keep);
+            },
+            Unmet::noted);
         inner.boolean({"broadcast", "one node loads and sends to the others"}, storage.broadcast);
     });
-}
-
-template <class T, class Describe>
-void describe_list(Fields& fields, const Field& field, std::vector<T>& list, const Describe& describe_one) {
-    std::size_t count = list.size();
-    fields.list(field, count, [&](Fields& inner, std::size_t i) {
-        if (list.size() < count) {
-            list.resize(count);
-        }
-        T spare;
-        describe_one(inner, i < list.size() ? list[i] : spare);
-    });
-    list.resize(std::min(list.size(), count));
 }
 
 }  // namespace
 
 void describe_faults(Fields& fields, std::vector<ProcessSpec>& processes, std::vector<EventSpec>& events,
                      std::string& trace) {
-    describe_list(fields, {"processes", "faults that are drawn"}, processes, describe_process);
-    describe_list(fields, {"events", "faults that are given"}, events, describe_event);
+    fields.items({"processes", "faults that are drawn"}, processes, describe_process);
+    fields.items({"events", "faults that are given"}, events, describe_event);
     fields.text({"trace", "file of faults or of machines that come and go; its first line tells the format"}, trace);
 }
 
@@ -165,29 +242,26 @@ void describe_campaign(Fields& fields, FaultsSpec& faults) {
     describe(fields, faults.stragglers);
     describe(fields, faults.coding);
     fields.section({"recovery", "from detection to training again"},
-                   [&](Fields& inner) { describe_recovery(inner, faults.recovery); });
+                   [&](Fields& inner) { describe_recovery(inner, faults.recovery, Strikes(faults)); });
     fields.section({"checkpoint", "what is saved, and when"},
-                   [&](Fields& inner) { describe_checkpoint(inner, faults.checkpoint); });
+                   [&](Fields& inner) { describe_checkpoint(inner, faults.checkpoint, Strikes(faults)); });
 }
 
 void describe(Fields& fields, FaultsSpec& faults) {
     std::size_t index = faults.campaign ? 1 : 0;
     fields.variant({"faults", "failures during the run: a campaign is a map"}, {"none", "campaign"}, index,
-                   faults.detailed, [&](Fields& inner) { describe_campaign(inner, faults); });
-    faults.campaign = index == 1 || faults.detailed;  // a map needs no `kind`
+                   faults.campaign, [&](Fields& inner) { describe_campaign(inner, faults); });
+    faults.campaign = index == 1 || faults.campaign;  // a map needs no `kind`
 }
 
 void describe_given(Fields& fields, FaultsSpec& faults) {
     std::size_t index = faults.given ? 1 : 0;
-    bool present = faults.given;
-    fields.group(present, [&](Fields& same) {
-        same.variant({"faults", "what fails during the run, as given: a map"}, {"none", "given"}, index,
-                     faults.detailed, [&](Fields& inner) {
-                         describe_list(inner, {"events", "faults that are given"}, faults.events, describe_event);
-                         inner.text({"trace", "file of faults; its first line tells the format"}, faults.trace);
-                     });
-    });
-    faults.given = index == 1 || faults.detailed;  // a map needs no `kind`
+    fields.variant({"faults", "what fails during the run, as given: a map"}, {"none", "given"}, index, faults.given,
+                   [&](Fields& inner) {
+                       inner.items({"events", "faults that are given"}, faults.events, describe_event);
+                       inner.text({"trace", "file of faults; its first line tells the format"}, faults.trace);
+                   });
+    faults.given = index == 1 || faults.given;  // a map needs no `kind`
 }
 
 namespace {

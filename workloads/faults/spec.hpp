@@ -74,8 +74,7 @@ struct CheckpointSpec {
 
 struct FaultsSpec {
     bool campaign = false;
-    bool detailed = false;  ///< given as a map
-    bool given = false;     ///< in place of a campaign: events of a run that is simulated once
+    bool given = false;  ///< in place of a campaign: events of a run that is simulated once
     double duration_s = 30 * 86400.0;
     double work_s = 0;  ///< of training without faults, after which the job is done; 0: it trains on
     std::int64_t runs = 1;

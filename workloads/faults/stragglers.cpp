@@ -76,22 +76,22 @@ double end_of_round(const CodingSpec& coding, const GradientCode& code, const st
 }  // namespace
 
 void describe(Fields& fields, StragglerSpec& stragglers) {
-    fields.group(stragglers.given, [&](Fields& same) {
-        same.section({"stragglers", "data-parallel replicas that are slow for single iterations"}, [&](Fields& inner) {
-            inner.quantity({"share", "of iterations in which a replica is slow", false, 0, 0.99}, Dimension::fraction,
-                           stragglers.share);
-            inner.number({"burst", "mean iterations for which it stays slow; 0: each for itself", false, 0, 1e6},
-                         stragglers.burst);
-            inner.quantity({"factor", "share of its speed that is left then", false, 0.001, 1}, Dimension::fraction,
-                           stragglers.factor);
-            inner.quantity({"delay", "that it answers later beside it, at least", false, 0, 1e6}, Dimension::time,
-                           stragglers.delay_s);
-            inner.quantity({"spread", "mean of what comes on top of the delay, exponential", false, 0, 1e6},
-                           Dimension::time, stragglers.spread_s);
-            inner.integer({"rounds", "that are played for the mean, in each run", false, 1, 1'000'000},
-                          stragglers.rounds);
-        });
-    });
+    fields.optional({"stragglers", "data-parallel replicas that are slow for single iterations"}, stragglers.given,
+                    [&](Fields& inner) {
+                        inner.quantity({"share", "of iterations in which a replica is slow", false, 0, 0.99},
+                                       Dimension::fraction, stragglers.share);
+                        inner.number(
+                            {"burst", "mean iterations for which it stays slow; 0: each for itself", false, 0, 1e6},
+                            stragglers.burst);
+                        inner.quantity({"factor", "share of its speed that is left then", false, 0.001, 1},
+                                       Dimension::fraction, stragglers.factor);
+                        inner.quantity({"delay", "that it answers later beside it, at least", false, 0, 1e6},
+                                       Dimension::time, stragglers.delay_s);
+                        inner.quantity({"spread", "mean of what comes on top of the delay, exponential", false, 0, 1e6},
+                                       Dimension::time, stragglers.spread_s);
+                        inner.integer({"rounds", "that are played for the mean, in each run", false, 1, 1'000'000},
+                                      stragglers.rounds);
+                    });
 }
 
 void describe(Fields& fields, CodingSpec& coding) {
@@ -103,29 +103,26 @@ void describe(Fields& fields, CodingSpec& coding) {
                           coding.waits);
         inner.integer({"models", "trained in turn by the same replicas", false, 1, 1 << 16}, coding.models);
     };
-    bool written = coding.given();
-    fields.group(written, [&](Fields& level) {
-        coding.code.describe_variant(
-            level, {"coding", "replicas compute parts of each other, so that late ones need not be waited for"},
-            coding.detailed, [&](Fields& inner) {
-                if (!inner.names_all()) {
-                    coding.code.describe_parameters(inner);
-                    if (coding.given()) {
-                        describe_master(inner);
+    coding.code.describe_variant(
+        fields, {"coding", "replicas compute parts of each other, so that late ones need not be waited for"},
+        [&](Fields& inner) {
+            if (!inner.names_all()) {
+                coding.code.describe_parameters(inner);
+                if (coding.given()) {
+                    describe_master(inner);
+                }
+                return;
+            }
+            for (const PolicyRow<GradientCode>* row : gradient_code_table()) {
+                const auto parameters = row->defaults();
+                inner.alternative(row->name, row->description, [&](Fields& same) {
+                    parameters->describe(same);
+                    if (row != gradient_code_table().front()) {
+                        describe_master(same);
                     }
-                    return;
-                }
-                for (const PolicyRow<GradientCode>* row : gradient_code_table()) {
-                    const auto parameters = row->defaults();
-                    inner.alternative(row->name, row->description, [&](Fields& same) {
-                        parameters->describe(same);
-                        if (row != gradient_code_table().front()) {
-                            describe_master(same);
-                        }
-                    });
-                }
-            });
-    });
+                });
+            }
+        });
 }
 
 void check(const YamlNode& node, const StragglerSpec& stragglers, const CodingSpec& coding, std::int64_t workers,

@@ -30,7 +30,6 @@ enum class WaitsOn { enough, all };
 
 struct CodingSpec {
     GradientCodeChoice code{gradient_code_table(), "none"};
-    bool detailed = false;
     double patience = 1;  ///< beyond the time of the fastest worker, as a share of it (mu)
     WaitsOn waits = WaitsOn::enough;
     std::int64_t models = 1;  ///< trained in turn by the same workers

@@ -32,8 +32,10 @@ void describe(Fields& fields, EncoderSpec& encoder) {
                     "false: its weights stay as they are, without a backward pass, gradients and optimizer states; the "
                     "projector is trained all the same"},
                    encoder.trained);
-    fields.boolean({"recompute", "its layers are computed again as plan.recompute says; false: they keep all"},
-                   encoder.recompute);
+    fields.when(encoder.trained, "a backward pass (trained: true)", [&](Fields& same) {
+        same.boolean({"recompute", "its layers are computed again as plan.recompute says; false: they keep all"},
+                     encoder.recompute);
+    });
 }
 
 ModelSpec encoder_layers(const EncoderSpec& encoder) {
@@ -116,8 +118,6 @@ std::vector<ModelProblem> encoder_problems(const ModelSpec& model) {
     refuse(left > 0 && places > static_cast<double>(model.sequence), "encoder.images",
            fmt::format("{:g} images of {:g} tokens each take {:g} places, and a sequence has {}, text among them",
                        encoder.images, encoder.places(), places, model.sequence));
-    refuse(encoder.recompute && !encoder.trained, "encoder.recompute",
-           "'model.encoder.recompute' changes nothing: a frozen encoder has no backward pass (trained: false)");
     return out;
 }
 

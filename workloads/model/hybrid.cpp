@@ -102,13 +102,7 @@ std::vector<ModelProblem> hybrid_problems(const ModelSpec& model) {
             out.push_back({key, text});
         }
     };
-    const StateSpaceSpec usual;
-    const bool said = space.heads > 0 || space.head_dim != usual.head_dim || space.state != usual.state ||
-                      space.groups != usual.groups || space.convolution != usual.convolution ||
-                      space.chunk != usual.chunk;
     const bool needed = model.pattern.find('M') != std::string::npos;
-    refuse(said && !needed, "state_space",
-           "'model.state_space' changes nothing: it needs state-space layers, an M in its pattern");
     if (!model.hybrid()) {
         return out;
     }

@@ -110,27 +110,25 @@ double ModelSpec::flops_per_token() const {
 
 static void describe(Fields& fields, ExpertsSpec& experts) {
     fields.integer({"count", "routed experts of a layer; 0: dense layers only", false, 0, 100'000}, experts.count);
-    fields.integer({"topk", "experts that a token goes to", false, 0, 1000}, experts.topk);
-    fields.integer({"ffn", "width of one expert", false, 0, 10'000'000}, experts.ffn);
-    fields.integer({"shared", "width of the experts that see every token, together", false, 0, 10'000'000},
-                   experts.shared);
-    fields.integer({"dense_layers", "first layers that keep the dense feed-forward", false, 0, 10000},
-                   experts.dense_layers);
-    bool given = experts.gate != Precision::bf16 || experts.skewed;
-    fields.group(given, [&](Fields& same) {
+    fields.when(experts.count > 0, "experts (count above 0)", [&](Fields& same) {
+        same.integer({"topk", "experts that a token goes to", false, 0, 1000}, experts.topk);
+        same.integer({"ffn", "width of one expert", false, 0, 10'000'000}, experts.ffn);
+        same.integer({"shared", "width of the experts that see every token, together", false, 0, 10'000'000},
+                     experts.shared);
+        same.integer({"dense_layers", "first layers that keep the dense feed-forward", false, 0, 10000},
+                     experts.dense_layers);
         same.enumeration({"gate", "precision of the router's product"}, precision_names(), experts.gate);
         same.boolean({"skewed", "few experts are wanted much more than the others; false: all alike"}, experts.skewed);
-    });
-    given = experts.every > 1;
-    fields.group(given, [&](Fields& same) {
         same.integer({"every", "the last of every so many layers has experts", false, 1, 1000}, experts.every);
-    });
-    given = experts.groups > 0;
-    fields.group(given, [&](Fields& same) {
-        same.integer({"groups", "groups that the experts are divided into, in order; 0: one", false, 0, 100'000},
-                     experts.groups);
-        same.integer({"group_topk", "groups that a token's experts are in; 0: any", false, 0, 100'000},
-                     experts.group_topk);
+        same.when(
+            experts.group_topk > 0, "group_topk (of how many groups the experts of a token are)", [&](Fields& few) {
+                few.integer({"groups", "groups that the experts are divided into, in order; 0: one", false, 0, 100'000},
+                            experts.groups);
+            });
+        same.when(experts.groups > 0, "groups of experts", [&](Fields& few) {
+            few.integer({"group_topk", "groups that a token's experts are in; 0: any", false, 0, 100'000},
+                        experts.group_topk);
+        });
     });
 }
 
@@ -147,13 +145,19 @@ static void describe(Fields& fields, StateSpaceSpec& space) {
     fields.integer({"chunk", "tokens of a chunk of the scan", false, 1, 1'000'000}, space.chunk);
 }
 
-static void describe(Fields& fields, LatentSpec& latent) {
+// `head_dim`: that of the model, which values have where nothing else is said.
+static void describe(Fields& fields, LatentSpec& latent, std::int64_t head_dim) {
+    constexpr const char* kLatent = "latent attention (kv_rank above 0)";
     fields.integer({"kv_rank", "width of the compressed key and value; 0: ordinary attention", false, 0, 100'000},
                    latent.kv_rank);
-    fields.integer({"q_rank", "width that queries are compressed to; 0: not compressed", false, 0, 100'000},
-                   latent.q_rank);
-    fields.integer({"rotary", "width of a head's part with position", false, 0, 100'000}, latent.rotary);
-    fields.integer({"value_dim", "width of a head's values; 0: head_dim", false, 0, 100'000}, latent.value_dim);
+    fields.when(latent.kv_rank > 0, kLatent, [&](Fields& same) {
+        same.integer({"q_rank", "width that queries are compressed to; 0: not compressed", false, 0, 100'000},
+                     latent.q_rank);
+        same.integer({"rotary", "width of a head's part with position", false, 0, 100'000}, latent.rotary);
+    });
+    fields.when(latent.kv_rank > 0 || latent.value_dim == head_dim, kLatent, [&](Fields& same) {
+        same.integer({"value_dim", "width of a head's values; 0: head_dim", false, 0, 100'000}, latent.value_dim);
+    });
 }
 
 void describe(Fields& fields, ModelSpec& model) {
@@ -161,8 +165,13 @@ void describe(Fields& fields, ModelSpec& model) {
     fields.integer({"layers", "transformer layers", true, 1, 10000}, model.layers);
     fields.integer({"hidden", "width of the residual stream", true, 1, 1'000'000}, model.hidden);
     fields.integer({"heads", "attention heads", true, 1, 100'000}, model.heads);
-    fields.integer({"kv_heads", "key/value heads (grouped-query attention); 0: as heads", false, 0, 100'000},
-                   model.kv_heads);
+    fields.when(model.latent.kv_rank == 0 || model.kv_heads == 0 || model.kv_heads == model.heads,
+                "attention with keys and values of each head (latent attention has one compressed pair for all)",
+                [&](Fields& same) {
+                    same.integer(
+                        {"kv_heads", "key/value heads (grouped-query attention); 0: as heads", false, 0, 100'000},
+                        model.kv_heads);
+                });
     fields.integer({"head_dim", "width of a head; 0: hidden / heads", false, 0, 100'000}, model.head_dim);
     fields.integer({"ffn", "width of the feed-forward layer; 0: 4 x hidden", false, 0, 10'000'000}, model.ffn);
     fields.boolean({"gated", "gated feed-forward (SwiGLU and the like)"}, model.gated);
@@ -174,43 +183,31 @@ void describe(Fields& fields, ModelSpec& model) {
     fields.integer({"window", "sliding-window attention in tokens; 0: full", false, 0, 100'000'000}, model.window);
     fields.boolean({"dropout", "trained with dropout"}, model.dropout);
     fields.boolean({"biases", "attention's and dense feed-forward products have biases"}, model.biases);
-    bool given = model.full_every > 0;
-    fields.group(given, [&](Fields& same) {
+    fields.when(model.window > 0, "a window", [&](Fields& same) {
         same.integer({"full_every", "every so many layers attend to everything in spite of the window; 0: none", false,
                       0, 10000},
                      model.full_every);
     });
-    given = model.query_key_norm != QueryKeyNorm::none;
-    fields.group(given, [&](Fields& same) {
-        same.enumeration({"query_key_norm", "queries and keys are normed: each head, or all heads of a token as one"},
-                         {"none", "heads", "whole"}, model.query_key_norm);
-    });
-    given = model.experts.count > 0;
-    fields.group(given, [&](Fields& same) {
-        same.section({"experts", "feed-forward layers that send each token to a few of many experts"},
-                     [&](Fields& inner) { describe(inner, model.experts); });
-    });
-    given = model.latent.kv_rank > 0;
-    fields.group(given, [&](Fields& same) {
-        same.section({"latent", "multi-head latent attention: one compressed key and value a token"},
-                     [&](Fields& inner) { describe(inner, model.latent); });
-    });
-    given = model.hybrid();
-    fields.group(given, [&](Fields& same) {
-        same.text({"pattern",
-                   "what each layer is, a letter each: M state space, - feed-forward, * attention; none: "
-                   "attention and a feed-forward"},
-                  model.pattern);
-        same.section({"state_space", "state-space layers (Mamba-2)"},
-                     [&](Fields& inner) { describe(inner, model.state_space); });
-    });
-    given = model.encoder.given();
-    fields.group(given, [&](Fields& same) {
-        same.section({"encoder",
-                      "an encoder of images or sound on the first pipeline stage, whose tokens take places in the "
-                      "sequences of the language model"},
-                     [&](Fields& inner) { describe(inner, model.encoder); });
-    });
+    fields.enumeration({"query_key_norm", "queries and keys are normed: each head, or all heads of a token as one"},
+                       {"none", "heads", "whole"}, model.query_key_norm);
+    fields.section({"experts", "feed-forward layers that send each token to a few of many experts"},
+                   [&](Fields& inner) { describe(inner, model.experts); });
+    fields.section({"latent", "multi-head latent attention: one compressed key and value a token"},
+                   [&](Fields& inner) { describe(inner, model.latent, model.head_dim); });
+    fields.text({"pattern",
+                 "what each layer is, a letter each: M state space, - feed-forward, * attention; none: "
+                 "attention and a feed-forward"},
+                model.pattern);
+    fields.when(model.pattern.find('M') != std::string::npos, "state-space layers (an M in the pattern)",
+                [&](Fields& same) {
+                    same.section({"state_space", "state-space layers (Mamba-2)"},
+                                 [&](Fields& inner) { describe(inner, model.state_space); });
+                });
+    bool encoded = model.encoder.given();
+    fields.optional({"encoder",
+                     "an encoder of images or sound on the first pipeline stage, whose tokens take places in the "
+                     "sequences of the language model"},
+                    encoded, [&](Fields& inner) { describe(inner, model.encoder); });
 }
 
 void complete(ModelSpec& model) {

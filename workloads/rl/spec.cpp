@@ -37,28 +37,22 @@ void describe(Fields& fields, RlSpec& spec) {
         inner.integer({"draws", "batches that are drawn and generated; steps take them in turn", false, 1, 64},
                       spec.draws);
     });
-    fields.group(spec.rules, [&](Fields& same) {
-        same.section({"rewards", "rules that judge samples in place of a reward model"}, [&](Fields& inner) {
-            inner.quantity({"time", "for one sample", true, 0, 1e5}, Dimension::time, spec.rule_time);
-            inner.integer({"workers", "that judge side by side", false, 1, 1 << 20}, spec.rule_workers);
+    fields.optional({"rewards", "rules that judge samples in place of a reward model"}, spec.rules, [&](Fields& inner) {
+        inner.quantity({"time", "for one sample", true, 0, 1e5}, Dimension::time, spec.rule_time);
+        inner.integer({"workers", "that judge side by side", false, 1, 1 << 20}, spec.rule_workers);
+    });
+    fields.optional(
+        {"asynchronous", "generation does not wait for the training of the step before"}, spec.asynchronous,
+        [&](Fields& inner) {
+            inner.integer({"staleness", "updates that the generator's weights may lack; 0: none", false, 0, 64},
+                          spec.staleness);
+            inner.boolean({"partial", "long samples go on over the end of a batch and the change of weights"},
+                          spec.partial);
         });
-    });
-    fields.group(spec.asynchronous, [&](Fields& same) {
-        same.section(
-            {"asynchronous", "generation does not wait for the training of the step before"}, [&](Fields& inner) {
-                inner.integer({"staleness", "updates that the generator's weights may lack; 0: none", false, 0, 64},
-                              spec.staleness);
-                inner.boolean({"partial", "long samples go on over the end of a batch and the change of weights"},
-                              spec.partial);
-            });
-    });
     fields.section({"synchronisation", "how trained weights reach the generator"}, [&](Fields& inner) {
         inner.enumeration({"through", "from GPU to GPU over the fabric, or through a server of weights"},
                           {"fabric", "server"}, spec.weights);
-        bool given = spec.bandwidth > 0;
-        inner.group(given, [&](Fields& same) {
-            same.quantity({"bandwidth", "of the server, each way", false, 1, 1e15}, Dimension::rate, spec.bandwidth);
-        });
+        inner.quantity({"bandwidth", "of the server, each way; 0 B/s: none", false, 0, 1e15}, Dimension::rate, spec.bandwidth);
     });
 }
 

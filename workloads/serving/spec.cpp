@@ -1,6 +1,7 @@
 #include "workloads/serving/spec.hpp"
 
 #include "sim/base/error.hpp"
+#include "sim/config/given.hpp"
 #include "sim/device/memory_tier.hpp"
 
 #include <fmt/format.h>
@@ -16,125 +17,117 @@ constexpr PresetKind kDevices{"device", "models/data/devices"};
 
 const std::vector<std::string> kEvictions = {"lru", "lfu"};
 
-// A section that is written only when it was given.
-void optional_section(Fields& fields, const Field& field, bool& given, const std::function<void(Fields&)>& describe,
-                      const std::optional<PresetKind>& preset = std::nullopt) {
-    fields.group(given, [&](Fields& same) {
-        bool present = false;
-        same.section(field, preset, present, describe);
-    });
-}
-
 const std::vector<std::string> kWeightsFrom = {"storage", "host", "peer"};
 
-void describe_start(Fields& fields, PhaseSpec& phase) {
+// `restarts`: faults stop replicas, which start again.
+void describe_start(Fields& fields, PhaseSpec& phase, bool restarts, bool spares) {
     StartSpec& start = phase.start;
-    optional_section(fields, {"start", "what a replica does before its first request, one part after another"},
-                     phase.starts_given, [&](Fields& inner) {
-                         inner.quantity({"provision", "until a replica's machine is there", false, 0, 1e6},
-                                        Dimension::time, start.provision_s);
-                         inner.quantity({"image", "of the container, on each new machine", false, 0, 1e13},
-                                        Dimension::bytes, start.image);
-                         inner.quantity({"registry", "link over which all images come; 0 B/s: at once", false, 0, 1e15},
-                                        Dimension::rate, start.registry);
-                         inner.quantity({"initialise", "processes, contexts and communicators", false, 0, 1e6},
-                                        Dimension::time, start.initialise_s);
-                         inner.enumeration({"weights",
-                                            "come from storage; from host memory, which a machine that broke has lost; "
-                                            "or from a replica that runs"},
-                                           kWeightsFrom, start.weights);
-                         inner.quantity({"storage", "link over which all weights come; 0 B/s: at once", false, 0, 1e15},
-                                        Dimension::rate, start.storage);
-                         inner.quantity({"warm_up", "from weights to the first request", false, 0, 1e6},
-                                        Dimension::time, start.warm_up_s);
-                     });
+    const bool fresh = phase.scales || spares;
+    constexpr const char* kFresh = "new machines (autoscale or faults.recovery.spares)";
+    fields.when(
+        phase.scales || restarts, "replicas that start (autoscale, or faults that stop some)", [&](Fields& all) {
+            all.section(
+                {"start", "what a replica does before its first request, one part after another"}, [&](Fields& inner) {
+                    inner.when(fresh, kFresh, [&](Fields& same) {
+                        same.quantity({"provision", "until a replica's machine is there", false, 0, 1e6},
+                                      Dimension::time, start.provision_s);
+                    });
+                    inner.when(fresh && start.registry > 0,
+                               "new machines (autoscale or faults.recovery.spares) and the rate of a registry",
+                               [&](Fields& same) {
+                                   same.quantity({"image", "of the container, on each new machine", false, 0, 1e13},
+                                                 Dimension::bytes, start.image);
+                               });
+                    inner.when(start.image > 0, "an image", [&](Fields& same) {
+                        same.quantity({"registry", "link over which all images come; 0 B/s: at once", false, 0, 1e15},
+                                      Dimension::rate, start.registry);
+                    });
+                    inner.quantity({"initialise", "processes, contexts and communicators", false, 0, 1e6},
+                                   Dimension::time, start.initialise_s);
+                    inner.enumeration({"weights",
+                                       "come from storage; from host memory, which a machine that broke has lost; "
+                                       "or from a replica that runs"},
+                                      kWeightsFrom, start.weights);
+                    inner.quantity({"storage", "link over which all weights come; 0 B/s: at once", false, 0, 1e15},
+                                   Dimension::rate, start.storage);
+                    inner.quantity({"warm_up", "from weights to the first request", false, 0, 1e6}, Dimension::time,
+                                   start.warm_up_s);
+                });
+        });
 }
 
 void describe_scaling(Fields& fields, PhaseSpec& phase) {
     ScalingSpec& scaling = phase.scaling;
     auto least = static_cast<std::int64_t>(scaling.least);
-    optional_section(
-        fields, {"autoscale", "how many of the replicas run, by the load"}, phase.scales, [&](Fields& inner) {
-            inner.enumeration({"rule", "whether replicas follow outstanding requests or those that come"},
-                              {"queue", "rate"}, scaling.rule);
-            inner.number({"target", "of a replica: outstanding requests, or requests per second", true, 0.001, 1e6},
-                         scaling.target);
-            inner.integer({"least", "replicas that always run; 0: the first request starts one", false, 0, 1 << 16},
-                          least);
-            inner.quantity({"interval", "between two looks at the load", false, 1, 1e6}, Dimension::time,
-                           scaling.interval_s);
-            inner.quantity({"cooldown", "after a start nothing is stopped", false, 0, 1e6}, Dimension::time,
-                           scaling.cooldown_s);
-            inner.quantity({"keep_alive", "a replica without requests stays so long", false, 0, 1e6}, Dimension::time,
-                           scaling.keep_alive_s);
-        });
+    fields.optional({"autoscale", "how many of the replicas run, by the load"}, phase.scales, [&](Fields& inner) {
+        inner.enumeration({"rule", "whether replicas follow outstanding requests or those that come"},
+                          {"queue", "rate"}, scaling.rule);
+        inner.number({"target", "of a replica: outstanding requests, or requests per second", true, 0.001, 1e6},
+                     scaling.target);
+        inner.integer({"least", "replicas that always run; 0: the first request starts one", false, 0, 1 << 16}, least);
+        inner.quantity({"interval", "between two looks at the load", false, 1, 1e6}, Dimension::time,
+                       scaling.interval_s);
+        inner.quantity({"cooldown", "after a start nothing is stopped", false, 0, 1e6}, Dimension::time,
+                       scaling.cooldown_s);
+        inner.quantity({"keep_alive", "a replica without requests stays so long", false, 0, 1e6}, Dimension::time,
+                       scaling.keep_alive_s);
+    });
     scaling.least = static_cast<std::uint32_t>(least);
 }
 
-void describe_phase(Fields& fields, PhaseSpec& phase) {
+void describe_phase(Fields& fields, PhaseSpec& phase, const EngineSpec& engine) {
     fields.integer({"replicas", "engines that share the requests", false, 1, 1 << 16}, phase.replicas);
     fields.integer({"tensor", "tensor-parallel ranks of a pipeline stage", false, 1, 1024}, phase.tensor);
     fields.integer({"pipeline", "pipeline stages of a replica", false, 1, 256}, phase.pipeline);
-    bool given = phase.groups > 1 || phase.expert > 1 || phase.redundant_experts > 0;
-    fields.group(given, [&](Fields& same) {
-        same.integer({"groups", "groups of `tensor` ranks that attend to sequences of their own", false, 1, 1024},
-                     phase.groups);
-        same.integer({"expert", "expert-parallel degree over all ranks of a stage", false, 1, 4096}, phase.expert);
-        same.integer(
-            {"redundant_experts",
-             "copies of routed experts beside all of them, in a layer, that expert-parallel ranks share out too", false,
-             0, 1 << 20},
-            phase.redundant_experts);
-    });
+    fields.integer({"groups", "groups of `tensor` ranks that attend to sequences of their own", false, 1, 1024},
+                   phase.groups);
+    fields.integer({"expert", "expert-parallel degree over all ranks of a stage", false, 1, 4096}, phase.expert);
+    fields.integer({"redundant_experts",
+                    "copies of routed experts beside all of them, in a layer, that expert-parallel ranks share out too",
+                    false, 0, 1 << 20},
+                   phase.redundant_experts);
     fields.section({"scheduler", "what runs in each iteration"},
                    [&](Fields& inner) { describe(inner, phase.scheduler); });
     describe_scaling(fields, phase);
-    describe_start(fields, phase);
-    optional_section(
-        fields, {"device", "of these replicas, in place of the nodes' own"}, phase.other_device,
-        [&](Fields& inner) { describe(inner, phase.device); }, kDevices);
-    fields.group(phase.placed, [&](Fields& same) {
-        same.text({"group", "of the cluster's groups, on whose nodes these replicas are"}, phase.group);
-    });
+    describe_start(fields, phase, stops_replicas(engine.faults), engine.faults.recovery.spares > 0);
+    fields.needs("scheduler", engine.prefix_cache || !phase.scheduler.needs().prefix_cache,
+                 "a prefix cache (kv.prefix), where it goes by prefixes");
+    fields.optional({"device", "of these replicas, in place of the nodes' own"}, kDevices, phase.other_device,
+                    [&](Fields& inner) { describe(inner, phase.device); });
+    fields.text({"group", "of the cluster's groups, on whose nodes these replicas are"}, phase.group);
     fields.quantity({"clock", "of the compute units over the usual one: a cap on power", false, 0.05, 2},
                     Dimension::fraction, phase.clock);
-    bool shares = phase.units < 1;
-    fields.group(shares, [&](Fields& same) {
-        same.quantity(
-            {"units", "share of the compute units, where both phases are on the same devices", false, 0.01, 1},
-            Dimension::fraction, phase.units);
-    });
+    fields.quantity({"units", "share of the compute units, where both phases are on the same devices", false, 0.01, 1},
+                    Dimension::fraction, phase.units);
 }
 
 void describe_mixing(Fields& fields, EngineSpec& engine) {
     auto tokens = static_cast<std::int64_t>(engine.mixing.prompt_tokens);
-    optional_section(fields, {"mixing", "when replicas for prompts or decoding do both"}, engine.mixes,
-                     [&](Fields& inner) {
-                         inner.integer({"prompt_tokens",
-                                        "of prompts that wait on a prefill replica: beyond, decode "
-                                        "replicas compute prompts; 0: never",
-                                        false, 0, 1LL << 40},
-                                       tokens);
-                         inner.quantity({"cache",
-                                         "in use on every decode replica: beyond, prefill replicas decode "
-                                         "what they have begun; 0: never",
-                                         false, 0, 1},
-                                        Dimension::fraction, engine.mixing.cache);
-                     });
+    fields.optional({"mixing", "when replicas for prompts or decoding do both"}, engine.mixes, [&](Fields& inner) {
+        inner.integer({"prompt_tokens",
+                       "of prompts that wait on a prefill replica: beyond, decode "
+                       "replicas compute prompts; 0: never",
+                       false, 0, 1LL << 40},
+                      tokens);
+        inner.quantity({"cache",
+                        "in use on every decode replica: beyond, prefill replicas decode "
+                        "what they have begun; 0: never",
+                        false, 0, 1},
+                       Dimension::fraction, engine.mixing.cache);
+    });
     engine.mixing.prompt_tokens = static_cast<std::uint64_t>(tokens);
 }
 
 void describe_adapters(Fields& fields, EngineSpec& engine) {
     AdapterSpec& adapters = engine.adapters;
-    optional_section(
-        fields, {"lora", "adapters that requests may name, brought from host memory"}, engine.lora, [&](Fields& inner) {
+    fields.optional(
+        {"lora", "adapters that requests may name, brought from host memory"}, engine.lora, [&](Fields& inner) {
             inner.integer({"rank", "of the low-rank factors", true, 1, 4096}, adapters.rank);
             inner.integer({"slots", "adapters on a replica's devices", false, 1, 4096}, adapters.slots);
             inner.enumeration({"targets", "products that they stand beside"}, {"attention", "all"}, adapters.targets);
             inner.enumeration({"eviction", "which of the unused ones goes"}, kEvictions, adapters.eviction);
         });
-    optional_section(
-        fields,
+    fields.optional(
         {"models",
          "models as large as this one that requests may name (requests.adapters), brought from "
          "host memory"},
@@ -146,8 +139,8 @@ void describe_adapters(Fields& fields, EngineSpec& engine) {
 
 void describe_expert_cache(Fields& fields, EngineSpec& engine) {
     ExpertCacheSpec& cache = engine.expert_cache;
-    optional_section(
-        fields, {"expert_cache", "experts live in the memories of node.host; the devices keep some of each layer"},
+    fields.optional(
+        {"expert_cache", "experts live in the memories of node.host; the devices keep some of each layer"},
         engine.caches_experts, [&](Fields& inner) {
             inner.integer({"experts", "of each layer on a replica's devices", true, 1, 4096}, cache.experts);
             inner.text({"tier", "of node.host, which has all experts"}, cache.tier);
@@ -159,26 +152,27 @@ void describe_expert_cache(Fields& fields, EngineSpec& engine) {
             inner.number({"skew", "the k-th expert is chosen in proportion to 1 / k^skew", false, 0, 10}, cache.skew);
             inner.enumeration({"brings", "the experts that tokens chose, or all of a layer"}, {"needed", "layer"},
                               cache.brings);
-            optional_section(
-                inner, {"prefetch", "missing experts come before their layer, by prediction"}, cache.prefetches,
-                [&](Fields& prediction) {
-                    prediction.integer({"layers", "how far ahead", false, 1, 1024}, cache.ahead);
-                    prediction.quantity(
-                        {"hit_rate", "share of the missing experts that the prediction names", false, 0, 1},
-                        Dimension::fraction, cache.hit_rate);
-                });
+            inner.optional({"prefetch", "missing experts come before their layer, by prediction"}, cache.prefetches,
+                           [&](Fields& prediction) {
+                               prediction.integer({"layers", "how far ahead", false, 1, 1024}, cache.ahead);
+                               prediction.quantity(
+                                   {"hit_rate", "share of the missing experts that the prediction names", false, 0, 1},
+                                   Dimension::fraction, cache.hit_rate);
+                           });
         });
 }
 
 void describe_swap(Fields& fields, EngineSpec& engine) {
-    optional_section(
-        fields, {"swap", "how preempted blocks go to host memory and back, where a scheduler swaps"}, engine.has_swap,
+    fields.optional(
+        {"swap", "how preempted blocks go to host memory and back, where a scheduler swaps"}, engine.has_swap,
         [&](Fields& inner) {
             inner.quantity(
                 {"call", "of the host to start a copy: one for keys and one for values of each layer", false, 0, 1},
                 Dimension::time, engine.swap_call);
-            inner.integer({"run", "blocks that lie beside each other and go in one copy", false, 1, 1 << 20},
-                          engine.swap_run);
+            inner.when(engine.swap_call > 0, "the time of a call", [&](Fields& same) {
+                same.integer({"run", "blocks that lie beside each other and go in one copy", false, 1, 1 << 20},
+                             engine.swap_run);
+            });
             inner.boolean({"asynchronous", "what comes back does not hold up those that run"}, engine.swap_behind);
             inner.boolean({"reuse",
                            "host memory keeps what it has of sequences that are back: only what is new goes "
@@ -190,124 +184,123 @@ void describe_swap(Fields& fields, EngineSpec& engine) {
 }  // namespace
 
 void describe(Fields& fields, EngineSpec& engine) {
+    const bool swaps = engine.split ? engine.prefill.scheduler.needs().swaps || engine.decode.scheduler.needs().swaps
+                                    : engine.mixed.scheduler.needs().swaps;
+    const bool several =
+        engine.split ? engine.prefill.replicas > 1 || engine.decode.replicas > 1 : engine.mixed.replicas > 1;
     auto draft_tokens = std::max<std::int64_t>(1, engine.speculation.tokens);
-    bool alike = !engine.split;  // else each kind of replica has its own
-    fields.group(alike, [&](Fields& same) { describe_phase(same, engine.mixed); });
-    optional_section(fields, {"prefill", "replicas for prompts alone; 'decode' then takes the rest"}, engine.split,
-                     [&](Fields& inner) { describe_phase(inner, engine.prefill); });
-    optional_section(fields, {"decode", "replicas that only decode"}, engine.decodes,
-                     [&](Fields& inner) { describe_phase(inner, engine.decode); });
-    fields.enumeration({"transfer", "when a prompt's cache goes to its decode replica: whole after it, or by layer"},
-                       {"whole", "layers"}, engine.transfer);
-    bool from_decode = engine.first_token == FirstToken::decode;
-    fields.group(from_decode, [&](Fields& same) {
-        same.enumeration(
-            {"first_token",
-             "which replica sends a request's first token: prefill at once, or decode with the next (Dynamo, "
-             "SGLang, vLLM)"},
-            {"prefill", "decode"}, engine.first_token);
-    });
-    fields.quantity(
-        {"handover", "time of a hand-over from prefill to decode beside its bytes: routing, connections, polling",
-         false, 0, 1e3},
-        Dimension::time, engine.handover);
-    bool shared = engine.same_devices;
-    fields.group(shared, [&](Fields& same) {
-        same.boolean({"same_devices", "both phases are on the same GPUs, each on its share of the units; caches stay"},
-                     engine.same_devices);
-    });
+    fields.when(!engine.split, "replicas that are all alike (those of prefill and of decode have their own)",
+                [&](Fields& same) { describe_phase(same, engine.mixed, engine); });
+    fields.optional({"prefill", "replicas for prompts alone; 'decode' then takes the rest"}, engine.split,
+                    [&](Fields& inner) { describe_phase(inner, engine.prefill, engine); });
+    fields.optional({"decode", "replicas that only decode"}, engine.decodes,
+                    [&](Fields& inner) { describe_phase(inner, engine.decode, engine); });
+    fields.when(
+        engine.split && !engine.same_devices, "prefill and decode replicas on devices of their own", [&](Fields& same) {
+            same.enumeration(
+                {"transfer", "when a prompt's cache goes to its decode replica: whole after it, or by layer"},
+                {"whole", "layers"}, engine.transfer);
+            same.enumeration(
+                {"first_token",
+                 "which replica sends a request's first token: prefill at once, or decode with the next (Dynamo, "
+                 "SGLang, vLLM)"},
+                {"prefill", "decode"}, engine.first_token);
+            same.quantity({"handover",
+                           "time of a hand-over from prefill to decode beside its bytes: routing, connections, polling",
+                           false, 0, 1e3},
+                          Dimension::time, engine.handover);
+        });
+    fields.boolean({"same_devices", "both phases are on the same GPUs, each on its share of the units; caches stay"},
+                   engine.same_devices);
     describe_mixing(fields, engine);
     describe_adapters(fields, engine);
     describe_expert_cache(fields, engine);
-    engine.router.describe(fields, {"router", "how a request finds its replica"});
+    fields.when(
+        several, "several replicas to choose from",
+        [&](Fields& same) {
+            engine.router.describe(same, {"router", "how a request finds its replica"});
+        },
+        Unmet::noted);
+    fields.needs("router", engine.prefix_cache || !engine.router.make()->needs().prefix_cache,
+                 "a prefix cache (kv.prefix), where it goes by prefixes");
     fields.enumeration({"weights", "precision of the weights"}, precision_names(), engine.weights);
-    fields.group(engine.experts_differ, [&](Fields& same) {
-        same.enumeration({"experts", "precision of routed experts; default: as weights"}, precision_names(),
-                         engine.experts);
-    });
-    bool given = engine.scaling != Scaling::tensor || engine.dispatch != Dispatch::gather || engine.expert_load != 1;
-    fields.group(given, [&](Fields& same) {
-        same.enumeration({"scaling", "factors of low-precision experts: one a tensor, or one a block"},
-                         {"tensor", "block"}, engine.scaling);
-        same.enumeration({"dispatch", "how tokens reach experts on other attention groups"},
-                         {"gather", "all-to-all", "coherent", "hierarchical"}, engine.dispatch);
-        same.number({"expert_load", "tokens of the busiest expert group over their mean", false, 1, 1000},
-                    engine.expert_load);
-    });
-    bool placed = engine.affinity > 0;
-    fields.group(placed, [&](Fields& same) {
-        same.quantity(
-            {"affinity",
-             "share of the tokens whose expert in the next layer is on their rank, where dispatch is coherent; "
-             "0: by chance",
-             false, 0, 1},
-            Dimension::fraction, engine.affinity);
-    });
-    optional_section(
-        fields, {"software", "version of the inference engine, for what the host costs"}, engine.has_software,
-        [&](Fields& inner) { describe(inner, engine.software); }, kEnginePresets);
-    optional_section(fields,
-                     {"step_cost", "what an iteration of a pipeline stage takes, in place of prices of kernels"},
-                     engine.has_step_cost, [&](Fields& inner) { describe(inner, engine.step_cost); });
+    fields.enumeration({"experts", "precision of routed experts"}, precision_names(), "weights", engine.experts);
+    fields.enumeration({"scaling", "factors of low-precision experts: one a tensor, or one a block"},
+                       {"tensor", "block"}, engine.scaling);
+    fields.enumeration({"dispatch", "how tokens reach experts on other attention groups"},
+                       {"gather", "all-to-all", "coherent", "hierarchical"}, engine.dispatch);
+    fields.number({"expert_load", "tokens of the busiest expert group over their mean", false, 1, 1000},
+                  engine.expert_load);
+    fields.when(
+        engine.dispatch == Dispatch::coherent, "tokens that stay with their experts (dispatch: coherent)",
+        [&](Fields& same) {
+            same.quantity(
+                {"affinity",
+                 "share of the tokens whose expert in the next layer is on their rank, where dispatch is coherent; "
+                 "0: by chance",
+                 false, 0, 1},
+                Dimension::fraction, engine.affinity);
+        });
+    fields.optional({"software", "version of the inference engine, for what the host costs"}, kEnginePresets,
+                    engine.has_software, [&](Fields& inner) { describe(inner, engine.software); });
+    fields.optional({"step_cost", "what an iteration of a pipeline stage takes, in place of prices of kernels"},
+                    engine.has_step_cost, [&](Fields& inner) { describe(inner, engine.step_cost); });
     fields.section({"kv", "the cache of keys and values"}, [&](Fields& inner) {
         inner.integer({"block", "tokens of a block", false, 1, 4096}, engine.block);
         inner.quantity({"memory", "share of a device's memory that the engine may use", false, 0.05, 1},
                        Dimension::fraction, engine.memory_fraction);
-        bool other = engine.of_free || engine.blocks > 0;
-        inner.group(other, [&](Fields& same) {
+        inner.when(engine.blocks == 0, "memory that bounds the cache (kv.blocks replaces it)", [&](Fields& same) {
             same.boolean({"of_free", "`memory` is the cache's share of what weights and buffers leave"},
                          engine.of_free);
-            same.integer({"blocks", "of a replica's cache; 0: what its memory has room for", false, 0, 1LL << 40},
-                         engine.blocks);
         });
-        inner.quantity({"host_memory", "host memory of a replica for swapped blocks", false, 0, 1e15}, Dimension::bytes,
-                       engine.host_memory);
-        describe_swap(inner, engine);
-        optional_section(inner, {"compression", "fewer bits than `precision` has, and what repairs the loss"},
-                         engine.compression.given, [&](Fields& packed) { describe(packed, engine.compression); });
+        inner.integer({"blocks", "of a replica's cache; 0: what its memory has room for", false, 0, 1LL << 40},
+                      engine.blocks);
+        inner.when(swaps, "a scheduler that swaps (vllm-v0 or priority)", [&](Fields& same) {
+            same.quantity({"host_memory", "host memory of a replica for swapped blocks", false, 0, 1e15},
+                          Dimension::bytes, engine.host_memory);
+        });
+        inner.when(engine.host_memory > 0, "host_memory to swap to",
+                   [&](Fields& same) { describe_swap(same, engine); });
+        inner.optional({"compression", "fewer bits than `precision` has, and what repairs the loss"},
+                       engine.compression.given, [&](Fields& packed) { describe(packed, engine.compression); });
         inner.enumeration({"precision", "of keys and values"}, precision_names(), engine.cache);
-        optional_section(inner, {"prefix", "blocks outlive their sequence and are found again by content"},
-                         engine.prefix_cache, [&](Fields& tiers) {
-                             tiers.quantity({"host", "host memory of a replica below the devices", false, 0, 1e15},
-                                            Dimension::bytes, engine.prefix_host);
-                             tiers.quantity({"nvme", "NVMe of a replica below the host memory", false, 0, 1e16},
-                                            Dimension::bytes, engine.prefix_nvme);
-                             tiers.quantity(
-                                 {"nvme_bandwidth", "of a node's NVMe, each way; 0 B/s: takes no time", false, 0, 1e13},
-                                 Dimension::rate, engine.nvme_bandwidth);
-                             tiers.enumeration({"eviction", "which of the unused blocks leaves a tier"}, kEvictions,
-                                               engine.prefix_eviction);
-                         });
+        inner.optional({"prefix", "blocks outlive their sequence and are found again by content"}, engine.prefix_cache,
+                       [&](Fields& tiers) {
+                           tiers.quantity({"host", "host memory of a replica below the devices", false, 0, 1e15},
+                                          Dimension::bytes, engine.prefix_host);
+                           tiers.quantity({"nvme", "NVMe of a replica below the host memory", false, 0, 1e16},
+                                          Dimension::bytes, engine.prefix_nvme);
+                           tiers.when(engine.prefix_nvme > 0, "nvme", [&](Fields& same) {
+                               same.quantity({"nvme_bandwidth", "of a node's NVMe, each way; 0 B/s: takes no time",
+                                              false, 0, 1e13},
+                                             Dimension::rate, engine.nvme_bandwidth);
+                           });
+                           tiers.enumeration({"eviction", "which of the unused blocks leaves a tier"}, kEvictions,
+                                             engine.prefix_eviction);
+                       });
     });
-    optional_section(fields, {"speculation", "drafts of several tokens, verified in one iteration"}, engine.speculates,
-                     [&](Fields& inner) {
-                         inner.integer({"tokens", "of a draft", true, 1, 64}, draft_tokens);
-                         inner.quantity({"acceptance", "chance of a draft token after an accepted one", false, 0, 1},
-                                        Dimension::fraction, engine.speculation.acceptance);
-                         inner.boolean({"sampled", "acceptance is drawn; otherwise every sequence gets the mean"},
-                                       engine.speculation.sampled);
-                         inner.quantity({"step", "time of the draft for one token of every sequence", false, 0, 1},
-                                        Dimension::time, engine.speculation.step_s);
-                     });
+    fields.optional({"speculation", "drafts of several tokens, verified in one iteration"}, engine.speculates,
+                    [&](Fields& inner) {
+                        inner.integer({"tokens", "of a draft", true, 1, 64}, draft_tokens);
+                        inner.quantity({"acceptance", "chance of a draft token after an accepted one", false, 0, 1},
+                                       Dimension::fraction, engine.speculation.acceptance);
+                        inner.boolean({"sampled", "acceptance is drawn; otherwise every sequence gets the mean"},
+                                      engine.speculation.sampled);
+                        inner.quantity({"step", "time of the draft for one token of every sequence", false, 0, 1},
+                                       Dimension::time, engine.speculation.step_s);
+                    });
     engine.speculation.tokens = engine.speculates ? static_cast<std::uint32_t>(draft_tokens) : 0;
-    optional_section(fields,
-                     {"front_end",
-                      "cores and limits of what takes requests in and streams answers out, in place of the "
-                      "serial front end of `software`"},
-                     engine.front_end.given, [&](Fields& inner) { describe(inner, engine.front_end); });
-    bool cut = engine.nano_batches > 1;
-    fields.group(cut, [&](Fields& same) {
-        same.integer({"nano_batches",
-                      "parts of an iteration whose products, attention and collectives run beside each "
-                      "other, where that is faster",
-                      false, 1, 16},
-                     engine.nano_batches);
-    });
-    bool gathers = engine.stream_interval > 1;
-    fields.group(gathers, [&](Fields& same) {
-        same.integer({"stream_interval", "tokens that the server gathers before it sends them", false, 1, 1 << 20},
-                     engine.stream_interval);
-    });
+    fields.optional({"front_end",
+                     "cores and limits of what takes requests in and streams answers out, in place of the "
+                     "serial front end of `software`"},
+                    engine.front_end.given, [&](Fields& inner) { describe(inner, engine.front_end); });
+    fields.integer({"nano_batches",
+                    "parts of an iteration whose products, attention and collectives run beside each "
+                    "other, where that is faster",
+                    false, 1, 16},
+                   engine.nano_batches);
+    fields.integer({"stream_interval", "tokens that the server gathers before it sends them", false, 1, 1 << 20},
+                   engine.stream_interval);
     fields.integer({"max_context", "longest prompt with output, in tokens; 0: what fits", false, 0, 1 << 24},
                    engine.max_context);
     fields.quantity({"step_overhead", "host time of an iteration", false, 0, 10}, Dimension::time,
@@ -316,6 +309,18 @@ void describe(Fields& fields, EngineSpec& engine) {
                     engine.sequence_overhead);
     fields.quantity({"reserved_memory", "memory of a device for context, buffers and activations", false, 0, 1e12},
                     Dimension::bytes, engine.reserved_memory);
+    for (const auto& [key, time] : {std::pair{"software.request", &engine.software.request},
+                                    {"software.frontend", &engine.software.frontend},
+                                    {"software.prompt_token", &engine.software.prompt_token}}) {
+        // A preset's time is what the front end leaves of it.
+        fields.needs(key, !engine.front_end.given || time->how != kGivenInScenario,
+                     "the serial front end (front_end says itself what requests take)");
+    }
+    for (const char* key :
+         {"software", "step_overhead", "sequence_overhead", "lora", "nano_batches", "kv.compression", "same_devices",
+          "clock", "prefill.clock", "decode.clock", "scaling", "dispatch", "affinity", "expert_load"}) {
+        fields.needs(key, !engine.has_step_cost, "prices of kernels in place of a step_cost");
+    }
 }
 
 void describe(Fields& fields, MeasureSpec& measure) {
@@ -332,7 +337,7 @@ void describe(Fields& fields, SloSpec& slo) {
 }
 
 Quantisation EngineSpec::quantisation(const DeviceSpec& device) const {
-    return Quantisation{weights, experts_differ ? experts : weights, cache, scaling, device.flops_fp4.value > 0};
+    return Quantisation{weights, experts.value_or(weights), cache, scaling, device.flops_fp4.value > 0};
 }
 
 namespace {
@@ -406,25 +411,6 @@ void check_coherent(const EngineSpec& engine, const ModelSpec& model, std::vecto
 void check_step_cost(const EngineSpec& engine, std::vector<std::string>& problems) {
     for (const std::string& problem : problems_of(engine.step_cost)) {
         problems.push_back(problem);
-    }
-    const auto scaled = [](const PhaseSpec& phase) { return phase.clock != 1; };
-    const std::pair<bool, const char*> replaced[] = {
-        {engine.has_software, "software"},
-        {engine.step_overhead > 0, "step_overhead"},
-        {engine.sequence_overhead > 0, "sequence_overhead"},
-        {engine.lora, "lora"},
-        {engine.nano_batches > 1, "nano_batches"},
-        {engine.compression.given, "kv.compression"},
-        {engine.same_devices, "same_devices"},
-        {scaled(engine.mixed) || scaled(engine.prefill) || scaled(engine.decode), "clock"},
-        {engine.scaling != Scaling::tensor, "scaling"},
-        {engine.dispatch != Dispatch::gather, "dispatch"},
-        {engine.affinity > 0, "affinity"},
-        {engine.expert_load != 1, "expert_load"}};
-    for (const auto& [given, key] : replaced) {
-        if (given) {
-            problems.push_back(fmt::format("'step_cost' says what iterations take: '{}' would change nothing", key));
-        }
     }
 }
 

@@ -21,13 +21,11 @@ struct PhaseSpec {
     SchedulerSpec scheduler;
     bool other_device = false;  ///< its replicas have `device` instead of the node's
     DeviceSpec device;
-    double units = 1;     ///< share of the compute units, on devices that both phases use
-    double clock = 1;     ///< of the compute units over what the device's prices were measured at: a cap on power
-    bool placed = false;  ///< `group` was given
-    std::string group;    ///< of the cluster, on whose nodes its replicas are; empty: on those that follow
+    double units = 1;   ///< share of the compute units, on devices that both phases use
+    double clock = 1;   ///< of the compute units over what the device's prices were measured at: a cap on power
+    std::string group;  ///< of the cluster, on whose nodes its replicas are; empty: on those that follow
     bool scales = false;
     ScalingSpec scaling;
-    bool starts_given = false;  ///< `start` was given
     StartSpec start;
 
     /// Ranks of a stage, and of a replica.
@@ -48,8 +46,7 @@ struct EngineSpec {
     MixingSpec mixing;
     RouterChoice router{router_table(), "round-robin"};
     Precision weights = Precision::bf16;
-    Precision experts = Precision::bf16;  ///< of routed experts
-    bool experts_differ = false;          ///< `experts` was given; otherwise they are as `weights`
+    std::optional<Precision> experts;  ///< of routed experts; none: as the weights
     Scaling scaling = Scaling::tensor;
     Precision cache = Precision::bf16;
     Dispatch dispatch = Dispatch::gather;

@@ -19,15 +19,11 @@
 namespace orrery::inline training {
 
 void describe(Fields& fields, DocumentsPlan& documents) {
-    std::size_t count = documents.lengths.size();
-    fields.list({"lengths", "of the documents, as they are drawn"}, count, [&](Fields& inner, std::size_t i) {
-        documents.lengths.resize(std::max(documents.lengths.size(), i + 1));
-        inner.integer({"tokens", "of documents of this length", true, 1, 1'000'000'000}, documents.lengths[i].tokens);
-        inner.number({"share", "of the documents, in any unit", false, 0, 1e15}, documents.lengths[i].share);
-    });
-    if (fields.names_all()) {
-        documents.lengths.clear();
-    }
+    fields.items({"lengths", "of the documents, as they are drawn"}, documents.lengths,
+                 [](Fields& inner, DocumentLength& one) {
+                     inner.integer({"tokens", "of documents of this length", true, 1, 1'000'000'000}, one.tokens);
+                     inner.number({"share", "of the documents, in any unit", false, 0, 1e15}, one.share);
+                 });
     fields.text({"trace", "a file of lengths in tokens, one a line, in the order of training; instead of lengths"},
                 documents.trace);
     fields.enumeration({"fill", "a sequence: a document and padding; documents that fill it; a document alone"},

@@ -57,7 +57,7 @@ double images_of(const ModelSpec& model, const PlanSpec& plan) {
 PlanSpec plan_of_encoder(const ModelSpec& model, const PlanSpec& plan) {
     PlanSpec out = plan;
     out.sequence_parallel = false;
-    out.gather_given = false;
+    out.gather_precision.reset();
     // As many ranks and micro-batches, each of which has its images whole.
     out.data *= plan.context;
     out.global_batch *= plan.context;

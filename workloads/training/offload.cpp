@@ -12,12 +12,10 @@
 namespace orrery::inline training {
 
 static void describe(Fields& fields, const Field& field, OffloadPlace& place) {
-    fields.group(place.given, [&](Fields& same) {
-        same.section(field, [&](Fields& inner) {
-            inner.text({"tier", "of node.host.tiers", true}, place.tier);
-            inner.number({"fraction", "of it that is kept there", false, 0, 1}, place.fraction);
-            inner.text({"rest", "the tier of what is left (none: the device)"}, place.rest);
-        });
+    fields.optional(field, place.given, [&](Fields& inner) {
+        inner.text({"tier", "of node.host.tiers", true}, place.tier);
+        inner.number({"fraction", "of it that is kept there", false, 0, 1}, place.fraction);
+        inner.text({"rest", "the tier of what is left (none: the device)"}, place.rest);
     });
 }
 

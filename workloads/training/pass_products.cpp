@@ -118,8 +118,9 @@ Alone PassCost::weight_gradient(const Product& product) const {
 // Operands that are cast before they travel, as Transformer Engine does, and torchao's Float8ColwiseParallel and
 // Float8RowwiseParallel for products with one scale a tensor; sums stay in 16 bits.
 double PassCost::gathered_bytes() const {
-    const bool cast = !plan_.gather_given && software_.fused_casts;
-    return cast ? plan_.operand_bytes() : bytes_of(plan_.gather_precision);
+    return !plan_.gather_precision && software_.fused_casts
+               ? plan_.operand_bytes()
+               : bytes_of(plan_.gather_precision.value_or(Precision::bf16));
 }
 
 Alone PassCost::input_gather() const {

@@ -21,15 +21,8 @@ static void describe(Fields& fields, GridDimension& one) {
 }
 
 void describe(Fields& fields, SignaturePlan& signatures) {
-    std::size_t count = signatures.grid.size();
-    fields.list({"grid", "dimensions of the ranks of a stage, the outermost first"}, count,
-                [&](Fields& inner, std::size_t i) {
-                    signatures.grid.resize(std::max(signatures.grid.size(), i + 1));
-                    describe(inner, signatures.grid[i]);
-                });
-    if (fields.names_all()) {
-        signatures.grid.clear();
-    }
+    fields.items({"grid", "dimensions of the ranks of a stage, the outermost first"}, signatures.grid,
+                 [](Fields& inner, GridDimension& one) { describe(inner, one); });
 }
 
 namespace {

@@ -41,15 +41,10 @@ static void describe(Fields& fields, ExpertPlan& experts) {
                    experts.pieces);
     fields.number({"router_exponent", "of Zipf's law of how often experts are chosen; 0: all alike", false, 0, 10},
                   experts.exponent);
-    std::size_t count = experts.loads.size();
-    fields.list({"router_loads", "how often each expert is chosen; none: by the law"}, count,
-                [&](Fields& inner, std::size_t i) {
-                    experts.loads.resize(std::max(experts.loads.size(), i + 1));
-                    inner.number({"load", "of this expert, in any unit", true, 0, 1e15}, experts.loads[i]);
-                });
-    if (fields.names_all()) {
-        experts.loads.clear();
-    }
+    fields.items({"router_loads", "how often each expert is chosen; none: by the law"}, experts.loads,
+                 [](Fields& inner, double& load) {
+                     inner.number({"load", "of this expert, in any unit", true, 0, 1e15}, load);
+                 });
 }
 
 const std::vector<std::string>& context_exchange_names() {
@@ -67,7 +62,8 @@ static void describe_schedule(Fields& fields, PlanSpec& plan) {
     }
     auto index =
         static_cast<std::size_t>(std::find(schedules.begin(), schedules.end(), plan.schedule) - schedules.begin());
-    fields.variant({"schedule", "pipeline schedule"}, names, index, plan.search.detailed, [&](Fields& inner) {
+    bool searches = schedules[index]->search != nullptr;
+    fields.variant({"schedule", "pipeline schedule"}, names, index, searches, [&](Fields& inner) {
         const auto limits = [&](Fields& own) {
             own.integer({"held",
                          "micro-batches whose activations a stage may hold; 0: as many as stages, which is what 1f1b's "
@@ -92,6 +88,18 @@ static void describe_schedule(Fields& fields, PlanSpec& plan) {
 }
 
 void describe(Fields& fields, PlanSpec& plan) {
+    // Ranks that hold the same weights, of experts or of the rest; layers that are offloaded move by the same keys.
+    const bool cut = plan.tensor > 1 || plan.expert_tensor() > 1;
+    const bool replicated =
+        std::max(plan.data * plan.context, plan.expert_data()) > std::max<std::int64_t>(1, plan.outer.workers) ||
+        plan.by_layer();
+    constexpr const char* kCut = "tensor parallelism (plan.tensor above 1)";
+    constexpr const char* kReplicated =
+        "ranks that hold the same weights (plan.data above 1, and above plan.outer.workers)";
+    constexpr const char* kGradients =
+        "gradients that are summed over ranks (plan.data above 1, and above plan.outer.workers; zeroth_order has none "
+        "but under zero: 3)";
+    constexpr const char* kGathered = "weights that are gathered once per step (zero: 1 or 2, and plan.data above 1)";
     fields.integer({"tensor", "tensor-parallel degree", false, 1, 1024}, plan.tensor);
     fields.integer({"pipeline", "pipeline stages", false, 1, 10000}, plan.pipeline);
     fields.integer({"data", "data-parallel degree", false, 1, 1'000'000}, plan.data);
@@ -101,54 +109,62 @@ void describe(Fields& fields, PlanSpec& plan) {
                         "first piece, or before one kernel; tokens for heads; queries one way and what they found "
                         "another; tokens for heads among neighbours, and a ring over these"},
                        context_exchange_names(), plan.context_exchange);
-    fields.integer({"context_inner", "context_exchange: hierarchical: neighbours that exchange tokens for heads", false,
-                    0, 1024},
-                   plan.context_inner);
+    fields.integer(
+        {"context_inner", "context_exchange: hierarchical: neighbours that exchange tokens for heads", false, 0, 1024},
+        plan.context_inner);
     fields.integer({"micro_batch", "sequences in a micro-batch", false, 1, 1'000'000}, plan.micro_batch);
     fields.integer({"global_batch", "sequences in a step, over all ranks", true, 1, 1'000'000'000}, plan.global_batch);
-    fields.group(plan.placed, [&](Fields& same) {
-        same.text(
-            {"groups", "groups of the cluster in the order in which ranks fill them, by commas: those named first"},
-            plan.groups);
-        same.enumeration({"spread", "ranks fill nodes stage after stage, or replica after replica with all its stages"},
-                         {"stages", "replicas"}, plan.spread);
-    });
+    fields.text({"groups", "groups of the cluster in the order in which ranks fill them, by commas: those named first"},
+                plan.groups);
+    fields.when(
+        plan.pipeline > 1 && plan.data > 1, "replicas of several stages (plan.pipeline and plan.data above 1)",
+        [&](Fields& same) {
+            same.enumeration(
+                {"spread", "ranks fill nodes stage after stage, or replica after replica with all its stages"},
+                {"stages", "replicas"}, plan.spread);
+        },
+        Unmet::noted);
     describe_schedule(fields, plan);
     fields.integer({"chunks", "model chunks a stage, where the schedule takes several", false, 1, 1000}, plan.chunks);
-    fields.group(plan.stages_given, [&](Fields& same) {
-        std::size_t count = plan.stages.size();
-        same.list({"stages", "layers of each part of the model, in order; none: as even as can be"}, count,
-                  [&](Fields& inner, std::size_t i) {
-                      plan.stages.resize(std::max(plan.stages.size(), i + 1));
-                      inner.integer(
-                          {"layers", "of this part; only the first and the last may have none", true, 0, 100'000},
-                          plan.stages[i]);
-                  });
-        if (same.names_all()) {
-            plan.stages.clear();
-        }
-    });
-    fields.group(plan.vocabulary_given, [&](Fields& same) {
-        same.enumeration(
-            {"vocabulary_parallel",
-             "embedding and output layer: on the ends, or cut over all stages, which meet in so many barriers"},
-            {"none", "two-barriers", "one-barrier"}, plan.vocabulary);
-    });
-    fields.enumeration({"recompute", "activation recomputation"},
-                       {"none", "selective", "half", "full", "experts", "modules"}, plan.recompute);
-    fields.group(plan.recompute_given, [&](Fields& same) {
-        same.integer({"recompute_layers", "recompute: full: layers of each stage or chunk that it covers; 0: all",
-                      false, 0, 100'000},
-                     plan.recompute_layers);
-        same.text({"recompute_modules", "recompute: modules: of norm, activation, attention and ffn, by commas"},
-                  plan.recompute_modules);
-    });
-    fields.boolean({"sequence_parallel", "shard norms and dropout over the tensor-parallel group"},
-                   plan.sequence_parallel);
-    fields.integer({"zero", "ZeRO stage (3: FSDP)", false, 0, 3}, plan.zero);
+    fields.items({"stages", "layers of each part of the model, in order; none: as even as can be"}, plan.stages,
+                 [](Fields& inner, std::int64_t& layers) {
+                     inner.integer(
+                         {"layers", "of this part; only the first and the last may have none", true, 0, 100'000},
+                         layers);
+                 });
+    fields.enumeration(
+        {"vocabulary_parallel",
+         "embedding and output layer: on the ends, or cut over all stages, which meet in so many barriers"},
+        {"none", "two-barriers", "one-barrier"}, plan.vocabulary);
+    fields.when(
+        plan.recompute != Recompute::selective || plan.attention == AttentionKernel::unfused,
+        "attention: unfused, as fused attention recomputes its scores by itself",
+        [&](Fields& same) {
+            same.enumeration({"recompute", "activation recomputation"},
+                             {"none", "selective", "half", "full", "experts", "modules"}, plan.recompute);
+        },
+        Unmet::noted);
+    fields.integer({"recompute_layers", "recompute: full: layers of each stage or chunk that it covers; 0: all", false,
+                    0, 100'000},
+                   plan.recompute_layers);
+    fields.text({"recompute_modules", "recompute: modules: of norm, activation, attention and ffn, by commas"},
+                plan.recompute_modules);
+    fields.when(
+        cut, kCut,
+        [&](Fields& same) {
+            same.boolean({"sequence_parallel", "shard norms and dropout over the tensor-parallel group"},
+                         plan.sequence_parallel);
+        },
+        Unmet::noted);
+    fields.when(
+        replicated || plan.zero != 1, kReplicated,
+        [&](Fields& same) {
+            same.integer({"zero", "ZeRO stage (3: FSDP)", false, 0, 3}, plan.zero);
+        },
+        Unmet::noted);
     fields.integer({"shard", "ranks that share weights under ZeRO-3; 0: all", false, 0, 1'000'000}, plan.shard);
     fields.enumeration({"precision", "of matrix products; fp4: NVFP4"}, training_precision_names(), plan.precision);
-    fields.group(plan.scaling_given, [&](Fields& same) {
+    fields.when(plan.precision == Precision::fp8, "precision: fp8", [&](Fields& same) {
         same.enumeration(
             {"fp8_scaling",
              "scales of fp8 operands: a tensor's of earlier steps, or of this one, a row's, or a block's (MXFP8)"},
@@ -163,65 +179,64 @@ void describe(Fields& fields, PlanSpec& plan) {
         {"separate", "compiled", "online", "fused", "software"}, plan.loss);
     fields.enumeration({"gradient_precision", "of gradients on the wire, and of their sums over micro-batches"},
                        training_precision_names(), plan.gradient_precision);
-    fields.group(plan.gather_given, [&](Fields& same) {
-        same.enumeration(
-            {"gather_precision",
-             "of what tensor-parallel ranks gather (sequence_parallel); fp8: products take it as it comes"},
-            training_precision_names(), plan.gather_precision);
-    });
-    fields.group(plan.experts.given, [&](Fields& same) { describe(same, plan.experts); });
-    fields.group(plan.offload.given, [&](Fields& same) {
-        same.section({"offload", "states and activations kept in memories of the node"},
-                     [&](Fields& inner) { describe(inner, plan.offload); });
-    });
-    fields.group(plan.zeroth_order.given, [&](Fields& same) {
-        same.section({"zeroth_order", "steps of two forward passes under perturbed weights, without a backward pass"},
-                     [&](Fields& inner) { describe(inner, plan.zeroth_order); });
-    });
-    fields.group(plan.sharding.given, [&](Fields& same) {
-        same.section({"sharding", "who shares what under ZeRO-3, and in how many bits it travels"},
-                     [&](Fields& inner) { describe(inner, plan.sharding); });
-    });
-    fields.group(plan.outer.given, [&](Fields& same) {
-        same.section({"outer", "islands of replicas that step alone and exchange weights now and then"},
-                     [&](Fields& inner) { describe(inner, plan.outer); });
-    });
-    fields.group(plan.compression.given, [&](Fields& same) {
-        same.section({"compression", "gradients of which the largest alone are exchanged"},
-                     [&](Fields& inner) { describe(inner, plan.compression); });
-    });
-    fields.group(plan.adapters.given, [&](Fields& same) {
-        same.section(
-            {"adapters", "low-rank adapters, which are trained while all other weights are frozen (LoRA, QLoRA)"},
-            [&](Fields& inner) { describe(inner, plan.adapters); });
-    });
-    fields.group(plan.documents.given, [&](Fields& same) {
-        same.section({"documents", "lengths of what is trained on, and how they fill sequences and ranks"},
-                     [&](Fields& inner) { describe(inner, plan.documents); });
-    });
-    fields.group(plan.signatures.given, [&](Fields& same) {
-        same.section({"signatures", "how ranks of a stage hold tensors, in place of tensor, context, data and zero"},
-                     [&](Fields& inner) { describe(inner, plan.signatures); });
-    });
+    fields.enumeration({"gather_precision",
+                        "of what tensor-parallel ranks gather (sequence_parallel); fp8: products take it as it comes"},
+                       training_precision_names(), "software", plan.gather_precision);
+    describe(fields, plan.experts);
+    fields.optional({"offload", "states and activations kept in memories of the node"}, plan.offload.given,
+                    [&](Fields& inner) { describe(inner, plan.offload); });
+    fields.optional({"zeroth_order", "steps of two forward passes under perturbed weights, without a backward pass"},
+                    plan.zeroth_order.given, [&](Fields& inner) { describe(inner, plan.zeroth_order); });
+    fields.optional({"sharding", "who shares what under ZeRO-3, and in how many bits it travels"}, plan.sharding.given,
+                    [&](Fields& inner) { describe(inner, plan.sharding); });
+    fields.optional({"outer", "islands of replicas that step alone and exchange weights now and then"},
+                    plan.outer.given, [&](Fields& inner) { describe(inner, plan.outer); });
+    fields.optional({"compression", "gradients of which the largest alone are exchanged"}, plan.compression.given,
+                    [&](Fields& inner) { describe(inner, plan.compression); });
+    fields.optional(
+        {"adapters", "low-rank adapters, which are trained while all other weights are frozen (LoRA, QLoRA)"},
+        plan.adapters.given, [&](Fields& inner) { describe(inner, plan.adapters); });
+    fields.optional({"documents", "lengths of what is trained on, and how they fill sequences and ranks"},
+                    plan.documents.given, [&](Fields& inner) { describe(inner, plan.documents); });
+    fields.optional({"signatures", "how ranks of a stage hold tensors, in place of tensor, context, data and zero"},
+                    plan.signatures.given, [&](Fields& inner) { describe(inner, plan.signatures); });
     fields.section({"overlap", "which communication hides behind computation"}, [&](Fields& inner) {
-        inner.enumeration({"tensor",
-                           "none; backward: behind weight gradients; full: also chunked into GEMMs; tiles: a product's "
-                           "tiles start the reduction after it"},
-                          {"none", "backward", "full", "tiles"}, plan.overlap_tensor);
+        inner.when(
+            cut, kCut,
+            [&](Fields& same) {
+                same.enumeration(
+                    {"tensor",
+                     "none; backward: behind weight gradients; full: also chunked into GEMMs; tiles: a product's "
+                     "tiles start the reduction after it"},
+                    {"none", "backward", "full", "tiles"}, plan.overlap_tensor);
+            },
+            Unmet::noted);
         inner.boolean({"near_memory", "with tensor: tiles: memory adds what arrives to what it holds"},
                       plan.near_memory_sums);
-        inner.boolean({"pipeline", "stages do not wait for their sends"}, plan.overlap_pipeline);
+        inner.when(
+            plan.pipeline > 1, "pipeline stages (plan.pipeline above 1)",
+            [&](Fields& same) {
+                same.boolean({"pipeline", "stages do not wait for their sends"}, plan.overlap_pipeline);
+            },
+            Unmet::noted);
         inner.boolean({"context", "pieces of a ring are attended to while the next ones are on their way"},
                       plan.overlap_context);
-        inner.boolean({"data", "gradient reduction starts as soon as a chunk's gradients are final"},
-                      plan.overlap_data);
-        inner.boolean({"parameters", "weights of ZeRO-1 are gathered behind the first forward passes"},
-                      plan.overlap_parameters);
-        inner.group(plan.experts.overlap_given, [&](Fields& same) {
-            same.enumeration(
-                {"experts", "tokens' exchanges: none; behind shared experts; behind all kernels of a pass"},
-                {"none", "shared", "batches"}, plan.experts.overlap);
-        });
+        inner.when(
+            replicated && (!plan.zeroth_order.given || plan.zero == 3), kGradients,
+            [&](Fields& same) {
+                same.boolean({"data", "gradient reduction starts as soon as a chunk's gradients are final"},
+                             plan.overlap_data);
+            },
+            Unmet::noted);
+        inner.when(
+            plan.zero >= 1 && plan.zero < 3 && replicated, kGathered,
+            [&](Fields& same) {
+                same.boolean({"parameters", "weights of ZeRO-1 are gathered behind the first forward passes"},
+                             plan.overlap_parameters);
+            },
+            Unmet::noted);
+        inner.enumeration({"experts", "tokens' exchanges: none; behind shared experts; behind all kernels of a pass"},
+                          {"none", "shared", "batches"}, plan.experts.overlap);
     });
 }
 
@@ -242,17 +257,17 @@ void describe(Fields& fields, SoftwareSpec& software) {
                     "each expert; none with graphs or with a padded capacity",
                     false, 0, 1},
                    Dimension::time, software.expert_wait);
-    fields.boolean({"pipeline_sync",
-                    "the host waits for the device where a stage has sent or received, unless overlap.pipeline"},
-                   software.pipeline_sync);
+    fields.boolean(
+        {"pipeline_sync", "the host waits for the device where a stage has sent or received, unless overlap.pipeline"},
+        software.pipeline_sync);
     fields.boolean(
         {"blocking_launches",
          "the host launches a kernel or collective when the one before it has ended (CUDA_LAUNCH_BLOCKING=1), so "
          "that none of its time hides"},
         software.blocking_launches);
-    fields.boolean({"waits_at_ends",
-                    "with overlap.pipeline a stage waits for its sends while the pipeline fills and drains"},
-                   software.waits_at_ends);
+    fields.boolean(
+        {"waits_at_ends", "with overlap.pipeline a stage waits for its sends while the pipeline fills and drains"},
+        software.waits_at_ends);
     fields.sourced({"step_overhead", "time per iteration beyond its passes", true, 0, 60}, Dimension::time,
                    software.step_overhead);
     fields.sourced(
@@ -294,18 +309,15 @@ void describe(Fields& fields, SoftwareSpec& software) {
     fields.boolean({"whole_row_gathers",
                     "overlap.tensor: full does not cut gathers before products in 8 bits with scales of rows"},
                    software.whole_row_gathers);
-    bool scans = software.scan_efficiency.value > 0;
-    fields.group(scans, [&](Fields& same) {
-        same.sourced(
-            {"scan_efficiency",
-             "of the vector units' 32-bit rate that kernels of a state-space scan reach at most; 0: as measured of "
-             "mamba_ssm's",
-             false, 0, 1},
-            Dimension::fraction, software.scan_efficiency);
-    });
-    fields.boolean({"rescales_products",
-                    "what a backward product with scales of rows makes is scaled by a kernel after it"},
-                   software.rescales_products);
+    fields.sourced(
+        {"scan_efficiency",
+         "of the vector units' 32-bit rate that kernels of a state-space scan reach at most; 0: as measured of "
+         "mamba_ssm's",
+         false, 0, 1},
+        Dimension::fraction, software.scan_efficiency);
+    fields.boolean(
+        {"rescales_products", "what a backward product with scales of rows makes is scaled by a kernel after it"},
+        software.rescales_products);
     fields.sourced(
         {"communication_units", "SMs or CUs that a collective takes from the kernels beside it", false, 0, 1000},
         Dimension::number, software.communication_units);
@@ -322,10 +334,11 @@ void describe(Fields& fields, SoftwareSpec& software) {
                    software.fused_biases);
     fields.boolean({"repeats_keys", "grouped keys and values are copied for every query head before attention"},
                    software.repeats_keys);
-    fields.boolean({"copies_sequences",
-                    "under sequence parallelism what was gathered, or is to be summed, is copied, as the sequence is not "
-                    "the outermost dimension; not where overlap.tensor cuts it"},
-                   software.copies_sequences);
+    fields.boolean(
+        {"copies_sequences",
+         "under sequence parallelism what was gathered, or is to be summed, is copied, as the sequence is not "
+         "the outermost dimension; not where overlap.tensor cuts it"},
+        software.copies_sequences);
     fields.boolean({"splits_heads",
                     "queries, keys and values are copied apart before fused attention, and their gradients together"},
                    software.splits_heads);
@@ -454,7 +467,7 @@ void check_experts(const ModelSpec& model, const PlanSpec& plan, Problems& probl
     const ExpertsSpec& experts = model.experts;
     const ExpertPlan& own = plan.experts;
     if (experts.count == 0) {
-        problems.refuse(own.given || own.overlap_given || plan.recompute == Recompute::experts,
+        problems.refuse(own.spread() || plan.recompute == Recompute::experts,
                         "the plan says how experts are spread, and this model has none");
         return;
     }
@@ -481,9 +494,10 @@ void check_experts(const ModelSpec& model, const PlanSpec& plan, Problems& probl
         "router_loads: some expert must be chosen");
     problems.refuse(own.shadowed > experts.count,
                     fmt::format("shadowed {} is more than the {} experts", own.shadowed, experts.count));
-    problems.refuse(own.shadowed > 0 && (own.pad || own.dispatch == TokenDispatch::all_gather || own.expert < 2),
-                    "shadowed experts need expert of at least 2, and a dispatch of tokens by their choices: all-to-all or "
-                    "hierarchical, without pad");
+    problems.refuse(
+        own.shadowed > 0 && (own.pad || own.dispatch == TokenDispatch::all_gather || own.expert < 2),
+        "shadowed experts need expert of at least 2, and a dispatch of tokens by their choices: all-to-all or "
+        "hierarchical, without pad");
     problems.refuse((own.shadowed > 0 || own.pieces > 1) && own.overlap == ExpertOverlap::batches,
                     "overlap.experts: batches hides all exchanges already: without shadowed and expert_pieces");
     problems.refuse(own.overlap == ExpertOverlap::shared && experts.shared == 0,
@@ -600,24 +614,24 @@ static void check_context(const ModelSpec& model, const PlanSpec& plan, Problems
         problems.refuse(!plan.overlap_context, "overlap.context: false needs context above 1");
         return;
     }
-    const bool whole = plan.context_exchange == ContextExchange::all_gather ||
-                       plan.context_exchange == ContextExchange::all_to_all;
+    const bool whole =
+        plan.context_exchange == ContextExchange::all_gather || plan.context_exchange == ContextExchange::all_to_all;
     const bool hierarchical = plan.context_exchange == ContextExchange::hierarchical;
     problems.refuse(!plan.overlap_context && whole,
                     "overlap.context: false needs a ring, whose pieces exchanges hide behind: context_exchange: ring, "
                     "gathered-ring, two-way or hierarchical");
     problems.refuse(plan.attention == AttentionKernel::unfused && !whole,
                     "attention: unfused over several context ranks needs context_exchange: all-gather or all-to-all");
-    problems.refuse(plan.documents.given && !ring,
-                    "documents are cut over ranks in rings: context_exchange: ring");
+    problems.refuse(plan.documents.given && !ring, "documents are cut over ranks in rings: context_exchange: ring");
     problems.refuse(plan.context_inner > 0 && !hierarchical, "context_inner needs context_exchange: hierarchical");
     problems.refuse(hierarchical && plan.context_inner < 2,
                     "context_exchange: hierarchical needs context_inner of at least 2");
     const std::int64_t inner = plan.head_ranks();
     problems.require(inner < 1 || c % inner == 0, fmt::format("context_inner {} must divide context {}", inner, c));
-    problems.require(inner < 1 || model.kv_heads % (plan.tensor * inner) == 0,
-                     fmt::format("tensor {} x {} ranks that exchange tokens for heads must divide the {} heads of keys and values",
-                                 plan.tensor, inner, model.kv_heads));
+    problems.require(
+        inner < 1 || model.kv_heads % (plan.tensor * inner) == 0,
+        fmt::format("tensor {} x {} ranks that exchange tokens for heads must divide the {} heads of keys and values",
+                    plan.tensor, inner, model.kv_heads));
 }
 
 void check(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, const Mark& mark) {
@@ -644,13 +658,13 @@ void check(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, con
     check_pipeline(model, plan, problems);
     check_recomputation(plan, problems);
     problems.refuse(
-        plan.gather_given && (!plan.sequence_parallel || (bytes_of(plan.gather_precision) < 2 &&
-                                                          bytes_of(plan.precision) > bytes_of(plan.gather_precision))),
+        plan.gather_precision &&
+            (!plan.sequence_parallel ||
+             (bytes_of(*plan.gather_precision) < 2 && bytes_of(plan.precision) > bytes_of(*plan.gather_precision))),
         "gather_precision needs sequence_parallel: true, and products that take what is gathered: precision: fp8");
     problems.refuse(plan.near_memory_sums && plan.overlap_tensor != TensorOverlap::tiles,
                     "overlap.near_memory needs overlap.tensor: tiles, whose reductions it sums");
     problems.refuse(plan.shard > 0 && plan.zero != 3, "shard needs zero: 3: only there weights are cut over ranks");
-    problems.refuse(plan.scaling_given && plan.precision != Precision::fp8, "fp8_scaling needs precision: fp8");
     if (plan.chunks != chunks) {
         std::vector<std::string> chunked;
         for (const PipelineSchedule* row : schedule_table()) {
@@ -674,9 +688,8 @@ void check(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, con
             problems.refuse(true, problem);
         }
     }
-    for (const PlanProblems& found :
-         {communication_problems(plan, model.experts.count > 0), state_space_problems(model, plan),
-          encoder_problems(model, plan)}) {
+    for (const PlanProblems& found : {communication_problems(plan, model.experts.count > 0),
+                                      state_space_problems(model, plan), encoder_problems(model, plan)}) {
         for (const std::string& text : found.refused) {
             problems.refuse(true, text);
         }

@@ -11,6 +11,7 @@
 #include "workloads/training/zeroth_order.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -57,7 +58,6 @@ enum class ExpertOverlap { none, shared, batches };
 /// How the experts of a layer lie on the ranks of a stage: a mapping of its own beside that of attention, in which tensor ranks
 /// are neighbours, then expert and data ranks.
 struct ExpertPlan {
-    bool given = false;
     std::int64_t expert = 1;  ///< ranks that a layer's experts are divided over
     std::int64_t tensor = 0;  ///< ranks that each expert is cut over; 0: as attention
     TokenDispatch dispatch = TokenDispatch::all_to_all;
@@ -66,19 +66,23 @@ struct ExpertPlan {
     double capacity = 0;        ///< rows that an expert takes, over the mean of all; further ones are dropped; 0: all
     bool pad = false;           ///< experts compute as many rows as their capacity
     std::int64_t shadowed = 0;  ///< most wanted experts, which every rank has a copy of for its own tokens
-    std::int64_t pieces = 1;    ///< that a micro-batch's tokens are cut into, so that exchanges of one hide behind another
-    double exponent = 0;        ///< of Zipf's law of how often experts are chosen; 0: all alike
+    std::int64_t pieces =
+        1;                ///< that a micro-batch's tokens are cut into, so that exchanges of one hide behind another
+    double exponent = 0;  ///< of Zipf's law of how often experts are chosen; 0: all alike
     std::vector<double> loads;  ///< how often each is chosen, in any unit; empty: by the law
-    bool overlap_given = false;
     ExpertOverlap overlap = ExpertOverlap::none;
+
+    /// Whether the plan says how experts are spread over ranks.
+    [[nodiscard]] bool spread() const { return expert > 1 || tensor > 0; }
 };
 
 /// What `schedule: search` may use.
 struct SearchPlan {
-    bool detailed = false;      ///< something of it was given
     std::int64_t held = 0;      ///< micro-batches whose activations a stage may hold; 0: as many as stages
     double activations = 0;     ///< B that they may take; 0: as `held` says
     std::int64_t tries = 2000;  ///< orders and nodes of the integer program
+
+    bool operator==(const SearchPlan&) const = default;
 };
 
 /// How ranks fill the nodes: stage after stage, or replica after replica with all its stages.
@@ -103,28 +107,24 @@ struct PlanSpec {
     std::int64_t global_batch = 0;
     const PipelineSchedule* schedule = default_schedule();
     SearchPlan search;
-    std::int64_t chunks = 1;  ///< of the model in a stage
-    bool stages_given = false;
+    std::int64_t chunks = 1;           ///< of the model in a stage
     std::vector<std::int64_t> stages;  ///< layers of each part of the model, in order; empty: as even as can be
-    bool vocabulary_given = false;
     VocabularyParallel vocabulary = VocabularyParallel::none;
     Recompute recompute = Recompute::none;
-    bool recompute_given = false;       ///< one of the next two was given
     std::int64_t recompute_layers = 0;  ///< of each part of the model, under full recomputation; 0: all
     std::string recompute_modules;      ///< names by commas
     bool sequence_parallel = false;
     std::int64_t zero = 0;   ///< ZeRO stage; 3 is FSDP
     std::int64_t shard = 0;  ///< ranks that share the weights under ZeRO-3; 0: all of the data-parallel group
     Precision precision = Precision::bf16;
-    bool scaling_given = false;  ///< `fp8_scaling` was given
     Fp8Scaling fp8_scaling = Fp8Scaling::delayed;
     AttentionKernel asked_attention = AttentionKernel::software;
-    AttentionKernel attention = AttentionKernel::flash;  ///< what is asked for or, where that is the software's choice, what this runs
+    AttentionKernel attention =
+        AttentionKernel::flash;  ///< what is asked for or, where that is the software's choice, what this runs
     Fusion fusion = Fusion::fused;
     LossKernels loss = LossKernels::software;
     Precision gradient_precision = Precision::bf16;  ///< of gradients on the wire
-    bool gather_given = false;                       ///< `gather_precision` was given
-    Precision gather_precision = Precision::bf16;    ///< of activations and their gradients that tensor ranks gather
+    std::optional<Precision> gather_precision;       ///< of activations and their gradients that tensor ranks gather
     TensorOverlap overlap_tensor = TensorOverlap::none;
     bool near_memory_sums = false;  ///< memory adds what arrives to what it holds; of TensorOverlap::tiles
     bool overlap_pipeline = false;
@@ -136,8 +136,7 @@ struct PlanSpec {
     OuterPlan outer;
     CompressionPlan compression;
     AdapterPlan adapters;
-    bool placed = false;  ///< one of the next two was given
-    std::string groups;   ///< of the cluster, in the order in which ranks fill them, by commas; empty: as they stand
+    std::string groups;  ///< of the cluster, in the order in which ranks fill them, by commas; empty: as they stand
     Spread spread = Spread::stages;
     OffloadPlan offload;
     ZerothOrderPlan zeroth_order;
@@ -168,8 +167,8 @@ struct PlanSpec {
     }
     /// Keys and values of the whole sequence are in memory at once.
     [[nodiscard]] bool gathers_keys() const {
-        return context > 1 && (context_exchange == ContextExchange::all_gather ||
-                               context_exchange == ContextExchange::gathered_ring);
+        return context > 1 &&
+               (context_exchange == ContextExchange::all_gather || context_exchange == ContextExchange::gathered_ring);
     }
     [[nodiscard]] std::int64_t micro_batches() const {
         return global_batch * zeroth_order.perturbation / (micro_batch * data);
@@ -207,7 +206,7 @@ struct SoftwareSpec {
     bool pipeline_sync = false;
     /// CUDA_LAUNCH_BLOCKING=1: the host launches a kernel or collective when the one before it has ended, so that nothing overlaps.
     bool blocking_launches = false;
-    bool waits_at_ends = false;  ///< sends that overlap are waited for while the pipeline fills and drains
+    bool waits_at_ends = false;     ///< sends that overlap are waited for while the pipeline fills and drains
     Sourced<double> step_overhead;  ///< s per iteration: data loading, host time between steps, logging
     /// That the optimizer's kernels move per updated weight, beside those that widen gradients of 16 bits; 0: 42, those included.
     Sourced<double> update_bytes;
@@ -215,9 +214,9 @@ struct SoftwareSpec {
     Sourced<double> gradient_sweeps;
     /// Where gradients add up in 32 bits those of 16 bits stay beside the sums, and join them in kernels of their own.
     bool keeps_gradients = false;
-    bool fused_norms = false;                                ///< one kernel each where a plan has no fusion, too
-    LossKernels loss = LossKernels::compiled;                ///< never software
-    AttentionKernel attention = AttentionKernel::flash;      ///< of plans that name none; never software
+    bool fused_norms = false;                            ///< one kernel each where a plan has no fusion, too
+    LossKernels loss = LossKernels::compiled;            ///< never software
+    AttentionKernel attention = AttentionKernel::flash;  ///< of plans that name none; never software
     bool fused_casts = false;             ///< casts to fp8 are part of the norm before a product, and of its gather
     bool fused_activation_casts = false;  ///< and of the activation function before it
     /// Of the memory's rate that casts with scales of rows reach where they reduce over columns, for the products of a backward pass;
@@ -229,7 +228,8 @@ struct SoftwareSpec {
     bool whole_row_gathers = false;  ///< overlap.tensor: full does not cut gathers before products with scales of rows
     /// Of the vector units' 32-bit rate that kernels of a state-space scan's products reach at most; 0: what batched products reach.
     Sourced<double> scan_efficiency;
-    bool rescales_products = false;  ///< what a backward product with scales of rows makes is scaled by a kernel after it
+    bool rescales_products =
+        false;  ///< what a backward product with scales of rows makes is scaled by a kernel after it
     /// SMs or CUs that the kernels of a collective hold while they run beside other kernels; 0: none.
     Sourced<double> communication_units;
     /// The same of tensor-parallel collectives that are cut to overlap with products (overlap.tensor: full).
@@ -239,17 +239,17 @@ struct SoftwareSpec {
     Sourced<double> gradient_bucket;
     Sourced<double> gradient_bucket_per_rank;
     bool fused_gradient_accumulation = true;  ///< weight gradients are added in the GEMM's epilogue
-    bool fused_biases = true;                 ///< biases are added, and their gradients summed, by the kernels of products
-    bool repeats_keys = false;                ///< keys and values are copied for every query head before attention
+    bool fused_biases = true;   ///< biases are added, and their gradients summed, by the kernels of products
+    bool repeats_keys = false;  ///< keys and values are copied for every query head before attention
     /// Whole collectives of sequence-parallel ranks copy what they have gathered, or sum, as the sequence is not the outermost dimension.
     bool copies_sequences = false;
-    bool splits_heads = false;                ///< queries, keys and values are copied apart before fused attention
-    bool scatter_gather_pipeline = true;      ///< each tensor-parallel rank sends its share between stages
-    std::int64_t gathers_per_layer = 1;       ///< collectives that ZeRO-3 gathers a layer's weights with
-    std::int64_t reductions_per_layer = 1;    ///< collectives that ZeRO-3 reduces a layer's gradients with
-    bool unpacks_gathers = false;             ///< ZeRO-3 copies gathered weights out of the buffer of the collective
-    bool packs_gradients = false;             ///< ZeRO-2/3 copies gradients into the buffer of the collective
-    bool regathers = false;  ///< full recomputation gathers weights that its backward pass gathers again
+    bool splits_heads = false;              ///< queries, keys and values are copied apart before fused attention
+    bool scatter_gather_pipeline = true;    ///< each tensor-parallel rank sends its share between stages
+    std::int64_t gathers_per_layer = 1;     ///< collectives that ZeRO-3 gathers a layer's weights with
+    std::int64_t reductions_per_layer = 1;  ///< collectives that ZeRO-3 reduces a layer's gradients with
+    bool unpacks_gathers = false;           ///< ZeRO-3 copies gathered weights out of the buffer of the collective
+    bool packs_gradients = false;           ///< ZeRO-2/3 copies gradients into the buffer of the collective
+    bool regathers = false;                 ///< full recomputation gathers weights that its backward pass gathers again
     /// s of the host for each rank's piece of a collective over a list of tensors, one a rank; 0: over flat buffers.
     Sourced<double> piece_time;
     Sourced<double> interval;  ///< half-width of log(measured / predicted) that nine of ten runs keep; 0: not known

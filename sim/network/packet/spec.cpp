@@ -20,67 +20,92 @@ void describe(Fields& fields, TransportSpec& t) {
             std::string(row == packet::transport_table().front() ? ": " : "; ") + row->name + ": " + row->description;
     }
     t.policy.describe_choice(fields, {"kind", kinds.c_str()});
-    fields.enumeration(
-        {"recovery",
-         "after a loss all from it on is sent again, or what is missing in a bitmap of acknowledgements; "
-         "automatic: go-back-n for roce, hpcc and infiniband"},
-        {"automatic", "go-back-n", "selective"}, t.recovery);
-    fields.quantity({"window", "bytes in flight; 0 B: 1.5 bandwidth-delay products", false, 0, 1e15}, Dimension::bytes,
-                    t.window);
-    fields.quantity(
-        {"timeout", "without progress until packets count as lost; 0 s: 8 round trips of the path", false, 0, 1e3},
-        Dimension::time, t.timeout);
-    fields.integer({"retries", "timeouts in a row after which a flow has failed", false, 1, 200}, t.retries);
-    fields.integer({"reorder", "packets beyond a gap that prove a loss; 0: 3 on one path, else by time", false, 0, 1e6},
-                   t.reorder);
-    fields.quantity({"reorder_time",
-                     "on many paths a packet is lost when one that was sent so much later has arrived; 0 s: a smoothed "
-                     "round trip, and not with trimming",
-                     false, 0, 1},
-                    Dimension::time, t.reorder_time);
+    const packet::TransportNeeds needs = t.needs();
+    fields.when(
+        needs.acknowledged, "a transport that acknowledges packets",
+        [&](Fields& same) {
+            same.enumeration(
+                {"recovery",
+                 "after a loss all from it on is sent again, or what is missing in a bitmap of acknowledgements; "
+                 "automatic: go-back-n for roce, hpcc and infiniband"},
+                {"automatic", "go-back-n", "selective"}, t.recovery);
+            same.quantity({"timeout", "without progress until packets count as lost; 0 s: 8 round trips of the path",
+                           false, 0, 1e3},
+                          Dimension::time, t.timeout);
+            same.integer({"retries", "timeouts in a row after which a flow has failed", false, 1, 200}, t.retries);
+            same.integer(
+                {"reorder", "packets beyond a gap that prove a loss; 0: 3 on one path, else by time", false, 0, 1e6},
+                t.reorder);
+            same.quantity(
+                {"reorder_time",
+                 "on many paths a packet is lost when one that was sent so much later has arrived; 0 s: a smoothed "
+                 "round trip, and not with trimming",
+                 false, 0, 1},
+                Dimension::time, t.reorder_time);
+        },
+        Unmet::noted);
+    fields.when(
+        needs.window, "a transport that keeps to a window",
+        [&](Fields& same) {
+            same.quantity({"window", "bytes in flight; 0 B: 1.5 bandwidth-delay products", false, 0, 1e15},
+                          Dimension::bytes, t.window);
+        },
+        Unmet::noted);
     t.policy.describe_parameters(fields);
 }
 
-static void describe(Fields& fields, QueueSpec& q) {
+// `pauses`: whether any queue pauses the sender of a link.
+static void describe(Fields& fields, QueueSpec& q, bool pauses) {
     fields.quantity({"size", "of an output port; 0 B: without limit", false, 0, 4e9}, Dimension::bytes, q.size);
     fields.range({"ecn", "[none marked below, all marked above]; equal: a step", false, 0, 4e9}, Dimension::bytes,
                  q.mark_low, q.mark_high);
-    fields.number({"ecn_probability", "of a mark just below the upper bound", false, 0, 1}, q.mark_probability);
+    fields.when(q.mark_high > 0, "marks (queues.ecn)", [&](Fields& same) {
+        same.number({"ecn_probability", "of a mark just below the upper bound", false, 0, 1}, q.mark_probability);
+    });
     fields.boolean({"trim", "cut what does not fit down to its header and send that first"}, q.trim);
     fields.quantity({"shared", "memory of a switch that its ports share; 0 B: each has its own", false, 0, 1e12},
                     Dimension::bytes, q.shared);
-    fields.number({"alpha", "a port may hold this many times what is free of the shared memory", false, 1e-3, 1e3},
-                  q.alpha);
+    fields.when(q.shared > 0, "memory that ports share (queues.shared)", [&](Fields& same) {
+        same.number({"alpha", "a port may hold this many times what is free of the shared memory", false, 1e-3, 1e3},
+                    q.alpha);
+    });
     fields.boolean({"pfc", "pause the sender of a link instead of dropping"}, q.pfc);
-    fields.quantity({"pause_at", "waiting from one link; 0 B: two bandwidth-delay products of a link", false, 0, 1e12},
-                    Dimension::bytes, q.pause_at);
-    fields.quantity({"resume_at", "waiting from one link; 0 B: half of pause_at", false, 0, 1e12}, Dimension::bytes,
-                    q.resume_at);
+    fields.when(pauses, "ports that pause (pfc)", [&](Fields& same) {
+        same.quantity(
+            {"pause_at", "waiting from one link; 0 B: two bandwidth-delay products of a link", false, 0, 1e12},
+            Dimension::bytes, q.pause_at);
+        same.quantity({"resume_at", "waiting from one link; 0 B: half of pause_at", false, 0, 1e12}, Dimension::bytes,
+                      q.resume_at);
+    });
     fields.integer({"reduction_slots", "sums of an in-switch all-reduce that a switch can hold; 0: as many as it needs",
                     false, 0, 1e6},
                    q.reduction_slots);
-    fields.quantity({"headroom", "beyond pause_at; 0 B: what can be under way on a link", false, 0, 1e12},
-                    Dimension::bytes, q.headroom);
-    fields.group(q.watchdog_given, [&](Fields& same) {
+    fields.when(pauses, "ports that pause (pfc)", [&](Fields& same) {
+        same.quantity({"headroom", "beyond pause_at; 0 B: what can be under way on a link", false, 0, 1e12},
+                      Dimension::bytes, q.headroom);
+    });
+    fields.when(pauses, "ports that pause (pfc)", [&](Fields& same) {
         same.enumeration({"watchdog", "what a switch's port does with data once it has been paused for too long"},
                          {"none", "drop", "forward"}, q.watchdog);
+    });
+    fields.when(q.watchdog != StormAction::none, "a watchdog", [&](Fields& same) {
         same.quantity({"watchdog_detection", "of pause without a break, until the watchdog acts", false, 1e-6, 1e3},
                       Dimension::time, q.detection);
         same.quantity({"watchdog_restoration", "without pause, until the port is as before", false, 1e-6, 1e3},
                       Dimension::time, q.restoration);
     });
-    fields.group(q.credits_given, [&](Fields& same) {
-        same.quantity({"credits",
-                       "room that the far end of a link gives to each lane, in blocks of 64 B, as in InfiniBand; 0 B: "
-                       "no credits",
-                       false, 0, 4e9},
-                      Dimension::bytes, q.credits);
+    fields.quantity({"credits",
+                     "room that the far end of a link gives to each lane, in blocks of 64 B, as in InfiniBand; 0 B: "
+                     "no credits",
+                     false, 0, 4e9},
+                    Dimension::bytes, q.credits);
+    fields.when(q.credits > 0, "links with credits", [&](Fields& same) {
         same.boolean({"dateline", "with credits: a second lane for each class beyond the last place of a ring"},
                      q.dateline);
     });
 }
 
-static void describe(Fields& fields, NicSpec& nic) {
+static void describe(Fields& fields, NicSpec& nic, bool acknowledged) {
     fields.quantity({"doorbell", "from posting a message to its first packet", false, 0, 1}, Dimension::time,
                     nic.doorbell);
     fields.quantity({"dma", "reading host memory before the first packet", false, 0, 1}, Dimension::time, nic.dma);
@@ -88,10 +113,10 @@ static void describe(Fields& fields, NicSpec& nic) {
                   nic.message_rate);
     fields.quantity({"host_rate", "what the host feeds to a NIC; 0 B/s: no limit", false, 0, 1e14}, Dimension::rate,
                     nic.host_rate);
-    fields.group(nic.writes_given, [&](Fields& same) {
-        same.quantity(
-            {"write_rate", "at which a NIC writes to its host what has come; 0 B/s: as it comes", false, 0, 1e14},
-            Dimension::rate, nic.write_rate);
+    fields.quantity(
+        {"write_rate", "at which a NIC writes to its host what has come; 0 B/s: as it comes", false, 0, 1e14},
+        Dimension::rate, nic.write_rate);
+    fields.when(nic.write_rate > 0, "a write_rate", [&](Fields& same) {
         same.quantity({"buffer", "of a NIC, for what waits to be written; what has no room is lost; 0 B: without limit",
                        false, 0, 4e9},
                       Dimension::bytes, nic.buffer);
@@ -102,55 +127,56 @@ static void describe(Fields& fields, NicSpec& nic) {
                    nic.queue_pairs);
     fields.quantity({"host_memory", "of a node, for what its NICs read and write; 0 B/s: no limit", false, 0, 1e15},
                     Dimension::rate, nic.host_memory);
-    fields.integer(
-        {"acknowledge_every",
-         "packets an acknowledgement tells of at most; 0: 16 KiB for multipath and infiniband, else 1", false, 0, 64},
-        nic.acknowledge_every);
-    fields.boolean({"done_at_sender", "messages end with their last acknowledgement, not their last byte"},
-                   nic.done_at_sender);
+    fields.when(
+        acknowledged, "a transport that acknowledges packets",
+        [&](Fields& same) {
+            same.integer({"acknowledge_every",
+                          "packets an acknowledgement tells of at most; 0: 16 KiB for multipath and infiniband, else 1",
+                          false, 0, 64},
+                         nic.acknowledge_every);
+            same.boolean({"done_at_sender", "messages end with their last acknowledgement, not their last byte"},
+                         nic.done_at_sender);
+        },
+        Unmet::noted);
 }
 
 // What a class does not say is as the queues are.
 static void describe_classes(Fields& fields, PacketSpec& spec, const CarriedParts& parts) {
-    std::size_t count = spec.classes.size();
-    fields.list(
-        {"classes", "of traffic, each with a queue of its own at every port; none: one, as the queues say"}, count,
-        [&](Fields& inner, std::size_t i) {
-            spec.classes.resize(std::max(spec.classes.size(), i + 1), ClassSpec(spec.queues));
-            ClassSpec& own = spec.classes[i];
-            inner.text({"name", "by which workloads choose it", true}, own.name);
-            inner.boolean({"strict", "sends before all classes that come after it"}, own.strict);
-            inner.number({"weight", "of its turns among classes that are not strict", false, 1e-3, 1e3}, own.weight);
-            if (parts.collectives) {
-                inner.boolean({"collectives",
-                               "carries collectives between nodes (of training: of gradients and "
-                               "parameters); else the first class does"},
-                              own.collectives);
-            }
-            if (parts.sends) {
-                inner.boolean({"sends",
-                               "carries sends from GPU to GPU (between pipeline stages, KV caches); else "
-                               "the first class does"},
-                              own.sends);
-            }
-            inner.quantity({"size", "of its queue at a port; 0 B: without limit", false, 0, 4e9}, Dimension::bytes,
-                           own.size);
-            inner.range({"ecn", "[none marked below, all marked above]; equal: a step", false, 0, 4e9},
-                        Dimension::bytes, own.mark_low, own.mark_high);
-            inner.number({"alpha", "it may hold this many times what is free of the shared memory", false, 1e-3, 1e3},
-                         own.alpha);
-            inner.boolean({"pfc", "pause the sender of a link, in this class alone"}, own.pfc);
-            inner.quantity(
-                {"pause_at", "waiting from one link; 0 B: two bandwidth-delay products of a link", false, 0, 1e12},
-                Dimension::bytes, own.pause_at);
-            inner.quantity({"resume_at", "waiting from one link; 0 B: half of pause_at", false, 0, 1e12},
-                           Dimension::bytes, own.resume_at);
-            inner.quantity({"headroom", "beyond pause_at; 0 B: what can be under way on a link", false, 0, 1e12},
-                           Dimension::bytes, own.headroom);
+    const auto describe_one = [&](Fields& inner, ClassSpec& own) {
+        inner.text({"name", "by which workloads choose it", true}, own.name);
+        inner.boolean({"strict", "sends before all classes that come after it"}, own.strict);
+        inner.when(!own.strict, "turns that it shares with others (strict: false)", [&](Fields& same) {
+            same.number({"weight", "of its turns among classes that are not strict", false, 1e-3, 1e3}, own.weight);
         });
-    if (fields.names_all()) {
-        spec.classes.clear();
-    }
+        if (parts.collectives) {
+            inner.boolean({"collectives",
+                           "carries collectives between nodes (of training: of gradients and "
+                           "parameters); else the first class does"},
+                          own.collectives);
+        }
+        if (parts.sends) {
+            inner.boolean({"sends",
+                           "carries sends from GPU to GPU (between pipeline stages, KV caches); else "
+                           "the first class does"},
+                          own.sends);
+        }
+        inner.quantity({"size", "of its queue at a port; 0 B: without limit", false, 0, 4e9}, Dimension::bytes,
+                       own.size);
+        inner.range({"ecn", "[none marked below, all marked above]; equal: a step", false, 0, 4e9}, Dimension::bytes,
+                    own.mark_low, own.mark_high);
+        inner.number({"alpha", "it may hold this many times what is free of the shared memory", false, 1e-3, 1e3},
+                     own.alpha);
+        inner.boolean({"pfc", "pause the sender of a link, in this class alone"}, own.pfc);
+        inner.quantity(
+            {"pause_at", "waiting from one link; 0 B: two bandwidth-delay products of a link", false, 0, 1e12},
+            Dimension::bytes, own.pause_at);
+        inner.quantity({"resume_at", "waiting from one link; 0 B: half of pause_at", false, 0, 1e12}, Dimension::bytes,
+                       own.resume_at);
+        inner.quantity({"headroom", "beyond pause_at; 0 B: what can be under way on a link", false, 0, 1e12},
+                       Dimension::bytes, own.headroom);
+    };
+    fields.items({"classes", "of traffic, each with a queue of its own at every port; none: one, as the queues say"},
+                 spec.classes, describe_one, ClassSpec(spec.queues));
 }
 
 void describe(Fields& fields, PacketSpec& spec, const CarriedParts& parts) {
@@ -158,9 +184,11 @@ void describe(Fields& fields, PacketSpec& spec, const CarriedParts& parts) {
     fields.quantity({"header", "bytes around it; the size of an acknowledgement", false, 1, 65536}, Dimension::bytes,
                     spec.header);
     fields.section({"transport", "how data get through"}, [&](Fields& inner) { describe(inner, spec.transport); });
-    fields.section({"queues", "memory of the switches"}, [&](Fields& inner) { describe(inner, spec.queues); });
-    fields.group(spec.classes_given, [&](Fields& same) { describe_classes(same, spec, parts); });
-    fields.section({"nic", "limits of NICs and hosts"}, [&](Fields& inner) { describe(inner, spec.nic); });
+    fields.section({"queues", "memory of the switches"},
+                   [&](Fields& inner) { describe(inner, spec.queues, pauses(spec)); });
+    describe_classes(fields, spec, parts);
+    fields.section({"nic", "limits of NICs and hosts"},
+                   [&](Fields& inner) { describe(inner, spec.nic, spec.transport.needs().acknowledged); });
     fields.number({"bit_error_rate", "of every link", false, 0, 1e-3}, spec.bit_error_rate);
     fields.quantity({"reroute_delay", "from a change of a link to its effect on routing", false, 0, 1e4},
                     Dimension::time, spec.reroute_delay);
@@ -202,9 +230,6 @@ static void add_problems_of_classes(const PacketSpec& spec, std::vector<std::str
                         [&](const ClassSpec& other) { return other.name == own.name; })) {
             out.push_back(named + " is there twice");
         }
-        if (own.strict && own.weight != 1) {
-            out.push_back(named + " is strict: it has no weight");
-        }
         if (own.mark_high > 0 && own.mark_low > own.mark_high) {
             out.push_back(named + ": ecn must rise from its first to its second value");
         }
@@ -220,9 +245,6 @@ static void add_problems_of_classes(const PacketSpec& spec, std::vector<std::str
         out.emplace_back(
             "skip and transport hpcc know ports with one queue: leave network.classes and queues.credits out");
     }
-    if (q.dateline && q.credits <= 0) {
-        out.emplace_back("queues.dateline is about lanes of links with credits: set queues.credits, or leave it out");
-    }
     if (q.credits > 0 && (q.credits < spec.mtu + spec.header)) {
         out.emplace_back("queues.credits is less than a full packet: nothing could ever be sent");
     }
@@ -236,12 +258,9 @@ static void add_problems_of_classes(const PacketSpec& spec, std::vector<std::str
 }
 
 void describe_flow_samples(Fields& fields, PacketSpec& spec) {
-    fields.group(spec.samples_flows, [&](Fields& same) {
-        same.section({"flow_samples", "of single messages: window, rate and marks"}, [&](Fields& inner) {
-            inner.quantity({"every", "between records; 0 s: none", false, 0, 1e4}, Dimension::time, spec.flow_samples);
-            inner.text({"flows", "which, by their numbers in run --flows: \"0-7, 32\"; empty: all"},
-                       spec.sampled_flows);
-        });
+    fields.section({"flow_samples", "of single messages: window, rate and marks"}, [&](Fields& inner) {
+        inner.quantity({"every", "between records; 0 s: none", false, 0, 1e4}, Dimension::time, spec.flow_samples);
+        inner.text({"flows", "which, by their numbers in run --flows: \"0-7, 32\"; empty: all"}, spec.sampled_flows);
     });
 }
 
@@ -284,31 +303,8 @@ std::vector<std::string> notes_of(const PacketSpec& spec) {
     return out;
 }
 
-namespace {
-
-// Settings that nothing of the same section reads.
-void add_unread(const PacketSpec& spec, std::vector<std::string>& out) {
-    const QueueSpec& q = spec.queues;
-    const QueueSpec plain;
-    if (q.alpha != plain.alpha && q.shared <= 0) {
-        out.emplace_back("queues.alpha is a share of a switch's buffer: it needs queues.shared");
-    }
-    if ((q.pause_at > 0 || q.resume_at > 0 || q.headroom > 0) && !pauses(spec)) {
-        out.emplace_back("queues.pause_at, resume_at and headroom are of paused links: they need queues.pfc");
-    }
-    if (spec.nic.buffer > 0 && spec.nic.write_rate <= 0) {
-        out.emplace_back("nic.buffer is of what waits to be written to the host: it needs nic.write_rate");
-    }
-    if (q.mark_probability != plain.mark_probability && q.mark_high <= 0) {
-        out.emplace_back("queues.ecn_probability is that of marks: it needs queues.ecn");
-    }
-}
-
-}  // namespace
-
 std::vector<std::string> problems_of(const PacketSpec& spec) {
     std::vector<std::string> out;
-    add_unread(spec, out);
     const packet::TransportNeeds transport = spec.transport.needs();
     const packet::PathNeeds paths = spec.paths.needs();
     const QueueSpec& q = spec.queues;
@@ -328,15 +324,6 @@ std::vector<std::string> problems_of(const PacketSpec& spec) {
     }
     if (spec.nic.write_rate > 0 && spec.skip_error > 0) {
         out.emplace_back("skip knows NICs that write what comes: leave nic.write_rate or skip out");
-    }
-    const QueueSpec plain;
-    if (q.watchdog != StormAction::none && !pauses(spec)) {
-        out.emplace_back("queues.watchdog is about ports that are paused: set queues.pfc, or leave it out");
-    } else if (q.watchdog == StormAction::none &&
-               (q.detection != plain.detection || q.restoration != plain.restoration)) {
-        out.emplace_back(
-            "queues.watchdog_detection and queues.watchdog_restoration are times of the watchdog: set queues.watchdog "
-            "to drop or forward, or leave them out");
     }
     if (q.watchdog != StormAction::none && spec.skip_error > 0) {
         out.emplace_back("skip knows no watchdog: leave queues.watchdog or skip out");

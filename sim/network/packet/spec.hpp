@@ -48,15 +48,13 @@ struct QueueSpec {
     double pause_at = 0;          ///< bytes from one link; 0: two bandwidth-delay products of the link
     double resume_at = 0;         ///< bytes; 0: half of pause_at
     std::int64_t reduction_slots =
-        0;                        ///< packets of one all-reduce that a switch can hold sums for; 0: as many as needed
-    double headroom = 0;          ///< bytes above pause_at that a link may still fill; 0: as much as can be under way
-    bool watchdog_given = false;  ///< something of it was said
+        0;                ///< packets of one all-reduce that a switch can hold sums for; 0: as many as needed
+    double headroom = 0;  ///< bytes above pause_at that a link may still fill; 0: as much as can be under way
     StormAction watchdog = StormAction::none;
     double detection = 0.2;    ///< s of pause without a break that are a storm
     double restoration = 0.2;  ///< s without pause that end it
-    bool credits_given = false;
-    double credits = 0;     ///< bytes that the far end of a link has room for, in each lane; 0: no credits
-    bool dateline = false;  ///< a second lane of each class from the last place of a ring on
+    double credits = 0;        ///< bytes that the far end of a link has room for, in each lane; 0: no credits
+    bool dateline = false;     ///< a second lane of each class from the last place of a ring on
 };
 
 /// A class of traffic: its share of every port, and a queue with settings of its own.
@@ -92,7 +90,6 @@ struct NicSpec {
     double dma = 0;                      ///< s of reading host memory before the first packet
     double message_rate = 0;             ///< messages a second that a NIC can start; 0: no limit
     double host_rate = 0;                ///< B/s that a host can feed to all flows of a NIC together; 0: no limit
-    bool writes_given = false;           ///< something of the next two was said
     double write_rate = 0;               ///< B/s at which a NIC writes to its host what has come; 0: as it comes
     double buffer = 0;                   ///< bytes that may wait for that; 0: any number
     std::int64_t rails = 1;              ///< NICs of a node that a message is spread over, from that of its GPU on
@@ -108,7 +105,6 @@ struct PacketSpec {
     PathSpec paths;
     TransportSpec transport;
     QueueSpec queues;
-    bool classes_given = false;
     std::vector<ClassSpec> classes;  ///< none: one, as the queues say
     NicSpec nic;
     double bit_error_rate = 0;
@@ -117,7 +113,6 @@ struct PacketSpec {
     bool detour = false;          ///< switches send round a dead link of their own until routing knows of it
     double queue_samples = 0;     ///< s between records of all queues; 0: none
     double flow_samples = 0;      ///< s between records of flows; 0: none
-    bool samples_flows = false;   ///< that was said
     std::string sampled_flows;    ///< numbers of messages, "0-7, 32"; empty: all
     bool count_flows = false;     ///< keep what becomes of each message's packets; of no effect on them
     double skip_error = 0;        ///< relative, of rates that a steady stretch is skipped at; 0: nothing is skipped

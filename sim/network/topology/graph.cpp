@@ -299,33 +299,18 @@ void describe_ends(Fields& fields, T& link) {
     fields.quantity({"link", "rate, a direction", true, 1, 1e14}, Dimension::rate, link.rate);
 }
 
-// A list of entries; a visitor that names all sees one and leaves none.
-template <class T, class F>
-void describe_list(Fields& fields, const Field& field, std::vector<T>& entries, F&& describe) {
-    std::size_t count = entries.size();
-    const bool empty = entries.empty();
-    fields.list(field, count, [&](Fields& inner, std::size_t i) {
-        entries.resize(std::max(entries.size(), i + 1));
-        describe(inner, entries[i]);
-    });
-    if (fields.names_all() && empty) {
-        entries.clear();
-    }
-}
-
 struct SwitchGraphParameters : GraphParameters {
     void describe(Fields& fields) {
-        describe_list(fields, {"switches", "the switches; nodes hang on them in this order", true}, switches,
-                      [](Fields& inner, GraphSwitch& one) {
-                          inner.text({"name", "its name", true}, one.name);
-                          inner.integer({"nodes", "nodes that hang on it", false, 0, 1'000'000}, one.nodes);
-                      });
-        describe_list(
-            fields, {"links", "links between switches, both directions"}, links, [](Fields& inner, GraphLink& link) {
-                describe_ends(inner, link);
-                inner.quantity({"latency", "latency, the switch included", false, 0, 1}, Dimension::time, link.latency);
-                inner.integer({"count", "equal links side by side", false, 1, 65536}, link.count);
-            });
+        fields.items({"switches", "the switches; nodes hang on them in this order", true}, switches,
+                     [](Fields& inner, GraphSwitch& one) {
+                         inner.text({"name", "its name", true}, one.name);
+                         inner.integer({"nodes", "nodes that hang on it", false, 0, 1'000'000}, one.nodes);
+                     });
+        fields.items({"links", "links between switches, both directions"}, links, [](Fields& inner, GraphLink& link) {
+            describe_ends(inner, link);
+            inner.quantity({"latency", "latency, the switch included", false, 0, 1}, Dimension::time, link.latency);
+            inner.integer({"count", "equal links side by side", false, 1, 65536}, link.count);
+        });
     }
 };
 
@@ -333,32 +318,28 @@ struct SiteParameters : GraphParameters {
     double connections = 1;
     double segment = 1460;
     double initial_window = 0;
-    bool starts_slowly = false;
     void describe(Fields& fields) {
-        describe_list(fields, {"sites", "the sites; nodes are in them in this order, on one switch each", true},
-                      switches, [](Fields& inner, GraphSwitch& one) {
-                          inner.text({"name", "its name", true}, one.name);
-                          inner.integer({"nodes", "nodes in it", true, 0, 1'000'000}, one.nodes);
-                      });
-        describe_list(fields, {"wan", "links between sites, both directions"}, links,
-                      [](Fields& inner, GraphLink& link) {
-                          describe_ends(inner, link);
-                          inner.quantity({"latency", "one way", true, 1e-9, 1}, Dimension::time, link.latency);
-                          inner.quantity({"window", "bytes of one connection under way (0: no limit)", false, 0, 1e15},
-                                         Dimension::bytes, link.window);
-                          inner.quantity({"loss", "packets lost", false, 0, 0.5}, Dimension::fraction, link.loss);
-                      });
+        fields.items({"sites", "the sites; nodes are in them in this order, on one switch each", true}, switches,
+                     [](Fields& inner, GraphSwitch& one) {
+                         inner.text({"name", "its name", true}, one.name);
+                         inner.integer({"nodes", "nodes in it", true, 0, 1'000'000}, one.nodes);
+                     });
+        fields.items({"wan", "links between sites, both directions"}, links, [](Fields& inner, GraphLink& link) {
+            describe_ends(inner, link);
+            inner.quantity({"latency", "one way", true, 1e-9, 1}, Dimension::time, link.latency);
+            inner.quantity({"window", "bytes of one connection under way (0: no limit)", false, 0, 1e15},
+                           Dimension::bytes, link.window);
+            inner.quantity({"loss", "packets lost", false, 0, 0.5}, Dimension::fraction, link.loss);
+        });
         fields.number({"connections", "connections that a message between sites is spread over", false, 1, 65536},
                       connections);
         fields.quantity({"segment", "bytes of a packet of a connection, for what losses cost", false, 64, 65536},
                         Dimension::bytes, segment);
-        fields.group(starts_slowly, [&](Fields& same) {
-            same.quantity({"initial_window",
-                           "bytes that a message's connections send before the first acknowledgement; "
-                           "twice as many in each further round trip, up to the window",
-                           false, 64, 1024.0 * 1024 * 1024},
-                          Dimension::bytes, initial_window);
-        });
+        fields.quantity({"initial_window",
+                         "bytes that a message's connections send before the first acknowledgement; "
+                         "twice as many in each further round trip, up to the window; 0 B: all at once",
+                         false, 0, 1024.0 * 1024 * 1024},
+                        Dimension::bytes, initial_window);
     }
 };
 

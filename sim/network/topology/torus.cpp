@@ -77,20 +77,14 @@ struct MultiLevelParameters {
     };
     std::vector<Level> levels;
     void describe(Fields& fields) {
-        std::size_t count = levels.size();
-        fields.list(
-            {"levels", "dimensions of a product, the first one first", true}, count, [&](Fields& inner, std::size_t i) {
-                levels.resize(std::max(levels.size(), i + 1));
-                Level& level = levels[i];
+        fields.items(
+            {"levels", "dimensions of a product, the first one first", true}, levels, [](Fields& inner, Level& level) {
                 inner.enumeration({"kind", "what joins the nodes that differ in this dimension alone"},
                                   {"ring", "line", "fully-connected", "switch"}, level.kind);
                 inner.integer({"size", "nodes in this dimension", true, 1, 1'000'000}, level.size);
                 inner.quantity({"link", "rate of a link, a direction", true, 1, 1e14}, Dimension::rate, level.link);
                 inner.quantity({"latency", "latency of a link", false, 0, 1}, Dimension::time, level.latency);
             });
-        if (fields.names_all()) {
-            levels.clear();
-        }
     }
 };
 

@@ -268,8 +268,7 @@ TEST_CASE("a preset may start from another, and that from none") {
     const auto read = [&](const std::string& text, std::vector<Diagnostic>& errors) {
         std::pair<std::int64_t, std::int64_t> out{0, 0};
         read_fields(parse_yaml(text, "f.yaml"), DataDirectory(folder.file("")), errors, [&](Fields& fields) {
-            bool present = false;
-            fields.section({"pair", "two numbers"}, PresetKind{"pair", "."}, present, [&](Fields& inner) {
+            fields.section({"pair", "two numbers"}, PresetKind{"pair", "."}, [&](Fields& inner) {
                 inner.integer({"first", "", true}, out.first);
                 inner.integer({"second", "", true}, out.second);
             });
@@ -361,6 +360,8 @@ TEST_CASE("a resolved scenario reads back to itself") {
     const std::string resolved = resolved_json(first);
     const Scenario second = read_scenario(parse_yaml(resolved, "resolved"), "test", test::data());
     CHECK(resolved_json(second) == resolved);
+    const Scenario whole = read_scenario(parse_yaml(complete_json(first), "complete"), "test", test::data());
+    CHECK(resolved_json(whole) == resolved);
 }
 
 TEST_CASE("every preset of every kind loads, with a source on every constant") {

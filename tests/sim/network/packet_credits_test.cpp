@@ -161,8 +161,4 @@ TEST_CASE("packet credits: what contradicts them is refused") {
              [](PacketSpec& s) { s.bit_error_rate = 1e-9; }, [](PacketSpec& s) { s.link_events = "some.csv"; }}) {
         CHECK(refused(change).find("links with credits lose nothing") != std::string::npos);
     }
-    CHECK(refused([](PacketSpec& s) {
-              s.queues.credits = 0;
-              s.queues.dateline = true;
-          }).find("queues.dateline is about lanes") != std::string::npos);
 }

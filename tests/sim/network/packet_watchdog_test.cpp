@@ -114,12 +114,6 @@ TEST_CASE("packet watchdog: what contradicts it is refused") {
     };
     PacketSpec spec = paused(StormAction::drop);
     CHECK(said(spec).empty());
-    spec.queues.watchdog = StormAction::none;
-    CHECK(said(spec).find("watchdog_detection and queues.watchdog_restoration are times") != std::string::npos);
-    spec.queues.watchdog = StormAction::drop;
-    spec.queues.pfc = false;
-    CHECK(said(spec).find("queues.watchdog is about ports that are paused") != std::string::npos);
-    spec.queues.pfc = true;
     spec.transport.policy.choose("ideal");
     CHECK(said(spec).find("transport ideal does not send again") != std::string::npos);
     PacketSpec without = paused();

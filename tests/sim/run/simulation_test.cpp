@@ -98,7 +98,7 @@ TEST_CASE("fields of the network that mean nothing to a kind, or to a fidelity, 
     }
     for (const char* fidelity : {"analytic", "packet", "simgrid"}) {
         CHECK(refused("network", std::string("fidelity: ") + fidelity + ", batch: 1 us")
-                  .find("network.batch groups completions of fidelity fluid") != std::string::npos);
+                  .find("'network.batch' has no effect without network.fidelity: fluid") != std::string::npos);
     }
 }
 

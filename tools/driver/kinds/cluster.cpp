@@ -108,11 +108,8 @@ class ClusterScenario final : public ScenarioRun {
 
 void describe_cluster(Fields& fields, Scenario& s) {
     describe_given(fields, s.faults);
-    std::size_t count = s.jobs.size();
-    fields.list(
-        {"jobs", "scenarios that run side by side on this cluster", true}, count, [&](Fields& inner, std::size_t i) {
-            s.jobs.resize(std::max({s.jobs.size(), count, i + 1}));
-            JobSpec& job = s.jobs[i];
+    fields.items(
+        {"jobs", "scenarios that run side by side on this cluster", true}, s.jobs, [](Fields& inner, JobSpec& job) {
             inner.text({"name", "what its metrics are prefixed with", true}, job.name);
             inner.text({"nodes", "a count (the next free ones), or numbers and ranges: 0-3,8", true}, job.nodes);
             inner.quantity({"start", "when it begins", false, 0, 2.6e6}, Dimension::time, job.start);
@@ -221,14 +218,18 @@ void refuse_shared_of_jobs(YamlNode& root, std::vector<Diagnostic>& errors) {
 }
 
 void describe_job_source(Fields& fields, JobSpec& job) {
-    bool from_file = false;  // what a file held is written out in full
-    fields.group(from_file, [&](Fields& same) {
-        same.text({"file", "scenario without cluster and network; relative paths start here"}, job.file);
-    });
-    if (job.file.empty()) {
-        bool present = false;
-        fields.section({"scenario", "what the job asks, in place"}, std::nullopt, present,
-                       [&](Fields& own) { describe_job(own, job.scenario); });
+    std::string file;  // what it held is written out in full
+    fields.text({"file", "scenario without cluster and network; relative paths start here"}, file);
+    job.file = file.empty() ? job.file : file;
+    if (file.empty()) {
+        fields.section({"scenario", "what the job asks, in place"}, [&](Fields& own) {
+            own.defaults([&](Fields& usual) {
+                Scenario plain;
+                plain.kind = job.scenario.kind;
+                describe_job(usual, plain);
+            });
+            describe_job(own, job.scenario);
+        });
     }
 }
 

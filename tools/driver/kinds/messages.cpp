@@ -3,7 +3,6 @@
 #include "sim/network/simgrid_job.hpp"
 #include "tools/driver/completion_times.hpp"
 #include "tools/driver/kind.hpp"
-#include "tools/driver/unread.hpp"
 #include "workloads/collective/algorithms/algorithm.hpp"
 #include "workloads/collective/choose.hpp"
 #include "workloads/collective/lone_message.hpp"
@@ -298,7 +297,6 @@ void check_collective(const YamlNode& root, const DataDirectory&, Scenario& scen
             "threads cannot share a network that sums inside its switches: leave in-switch or network.threads out"));
     }
     check_class(root, "collective", scenario, errors);
-    refuse_unread_collective(root, scenario, errors);
     const bool laned = scenario.network.by_packet() &&
                        (scenario.network.packets.classes.size() > 1 || scenario.network.packets.queues.credits > 0);
     if (laned && scenario.collective.algorithm == &algorithm("in-switch") && chosen != nullptr) {
@@ -350,8 +348,7 @@ const KindRow kCollectiveKind = {
     .cost = cost_of_collective,
     .describe =
         [](Fields& fields, Scenario& s) {
-            bool present = false;
-            fields.section({"collective", "the operation", true}, std::nullopt, present,
+            fields.section({"collective", "the operation", true},
                            [&](Fields& inner) { describe(inner, s.collective); });
             describe_given(fields, s.faults);
         },
@@ -376,8 +373,7 @@ const KindRow kNetworkKind = {
     .cost = cost_of_traffic,
     .describe =
         [](Fields& fields, Scenario& s) {
-            bool present = false;
-            fields.section({"traffic", "who sends how much to whom", true}, std::nullopt, present,
+            fields.section({"traffic", "who sends how much to whom", true},
                            [&](Fields& inner) { describe(inner, s.traffic); });
             describe_given(fields, s.faults);
         },

@@ -2,7 +2,6 @@
 
 #include "tools/driver/kind.hpp"
 #include "tools/driver/pool_place.hpp"
-#include "tools/driver/unread.hpp"
 
 #include "sim/base/text.hpp"
 #include "workloads/rl/reshard.hpp"
@@ -410,10 +409,7 @@ class RlScenario final : public ScenarioRun {
 
 void describe_rl(Fields& fields, Scenario& s) {
     describe(fields, s.rl);
-    std::size_t count = s.jobs.size();
-    fields.list({"jobs", "the parts of a step", true}, count, [&](Fields& inner, std::size_t i) {
-        s.jobs.resize(std::max({s.jobs.size(), count, i + 1}));
-        JobSpec& job = s.jobs[i];
+    fields.items({"jobs", "the parts of a step", true}, s.jobs, [](Fields& inner, JobSpec& job) {
         inner.enumeration(
             {"role", "what it does in a step; the generator is of kind serving, all others of training", true},
             part_role_names(), job.role);
@@ -555,6 +551,21 @@ void check_weights(const Scenario& scenario, const Mark& mark, std::vector<Diagn
                 job.name)));
         }
     }
+}
+
+// Keys that a model without training has no use for.
+std::vector<std::string> without_effect_forward(const PlanSpec& plan) {
+    std::vector<std::string> out;
+    for (const auto& [given, key] : {std::pair{plan.recompute != Recompute::none, "recompute"},
+                                     {plan.zero > 0, "zero"},
+                                     {plan.overlap_data, "overlap.data"},
+                                     {plan.overlap_parameters, "overlap.parameters"}}) {
+        if (given) {
+            out.push_back(
+                fmt::format("'plan.{}' has no effect: this model is not trained, it runs forward alone", key));
+        }
+    }
+    return out;
 }
 
 void check_rl(const YamlNode& root, const DataDirectory& data, Scenario& scenario, std::vector<Diagnostic>& errors) {

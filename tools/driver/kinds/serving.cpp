@@ -9,7 +9,6 @@
 #include "tools/driver/serving_intervals.hpp"
 #include "tools/driver/serving_summary.hpp"
 #include "tools/driver/serving_timeline.hpp"
-#include "tools/driver/unread.hpp"
 
 #include <fmt/format.h>
 
@@ -36,8 +35,7 @@ JobShape service_shape(const Scenario& scenario) {
         gpus = std::max(gpus, first + static_cast<std::uint32_t>(phase->replicas * phase->ranks()));
     }
     // Groups of a cluster begin at nodes of their own: any of them may have replicas.
-    out.nodes = scenario.cluster.mixed ? fabric.shape().nodes
-                                       : (gpus + out.gpus_per_node - 1) / out.gpus_per_node;
+    out.nodes = scenario.cluster.mixed ? fabric.shape().nodes : (gpus + out.gpus_per_node - 1) / out.gpus_per_node;
     return out;
 }
 
@@ -106,7 +104,7 @@ class ServingScenario final : public ScenarioRun {
         if (!groups.empty() && context.placement.gpus() != fabric.gpus()) {
             throw InfeasibleError("serving on some nodes of a cluster of groups is not simulated: give it all of them");
         }
-        while (phase.placed && groups.at(group).name != phase.group) {
+        while (!phase.group.empty() && groups.at(group).name != phase.group) {
             ++group;
         }
         if (!groups.empty()) {
@@ -115,7 +113,7 @@ class ServingScenario final : public ScenarioRun {
                 const auto next = next_gpus_.try_emplace(g, groups[g].first * per_node).first->second;
                 return (groups[g].first + groups[g].nodes) * per_node - next;
             };
-            while (!phase.placed && group + 1 < groups.size() && room(group) < needed) {
+            while (phase.group.empty() && group + 1 < groups.size() && room(group) < needed) {
                 ++group;
             }
             (void)room(group);
@@ -365,9 +363,64 @@ class ServingScenario final : public ScenarioRun {
     bool peers_ = false;                                ///< weights come from them
 };
 
+// Whether anything of a service goes between nodes.
+bool crosses_nodes(const EngineSpec& engine, std::int64_t gpus_per_node) {
+    const PhaseSpec& one = engine.mixed;
+    return engine.split
+               ? !engine.same_devices
+               : one.pipeline > 1 || one.stage_ranks() > gpus_per_node || one.start.weights == WeightsFrom::peer;
+}
+
+// What of the engine or its faults has an effect by the model, the requests or the cluster.
+void describe_needs(Fields& fields, const Scenario& s) {
+    const EngineSpec& engine = s.engine;
+    const bool experts = s.model.experts.count > 0;
+    constexpr const char* kExperts = "a model with experts";
+    for (const char* key : {"experts", "expert_load", "expert", "redundant_experts", "prefill.expert",
+                            "prefill.redundant_experts", "decode.expert", "decode.redundant_experts"}) {
+        fields.needs(fmt::format("engine.{}", key), experts, kExperts);
+    }
+    const bool groups = engine.split ? engine.prefill.groups > 1 || engine.decode.groups > 1 : engine.mixed.groups > 1;
+    fields.needs("engine.dispatch", experts && groups, "experts on several attention groups (groups)");
+    fields.needs("engine.scaling", experts && engine.experts.value_or(engine.weights) == Precision::fp8,
+                 "a model with experts in fp8 (experts or weights)");
+    fields.needs("model.window", s.model.latent.kv_rank == 0,
+                 "attention that is not latent, where requests are served");
+    const bool fair = engine.split
+                          ? engine.prefill.scheduler.needs().sessions || engine.decode.scheduler.needs().sessions
+                          : engine.mixed.scheduler.needs().sessions;
+    fields.needs("requests.sessions", fair || s.requests.conversations || engine.router.make()->needs().sessions,
+                 "conversations, or a router or scheduler that goes by sessions (router: session, scheduler: fair)",
+                 Unmet::noted);
+    fields.needs("compute.model", !engine.has_step_cost, "prices of kernels in place of engine.step_cost",
+                 Unmet::noted);
+    const ServiceFaults& faults = engine.faults;
+    const auto meets = [&](bool fits, const auto& is) { return fits || !faults.trace.empty() || !faults.meets(is); };
+    const double storage =
+        engine.split ? engine.prefill.start.storage + engine.decode.start.storage : engine.mixed.start.storage;
+    fields.needs("faults",
+                 meets(storage > 0,
+                       [](FaultKind kind, const std::string& where, Component component) {
+                           return kind == FaultKind::outage || where == "storage" || component == Component::storage;
+                       }),
+                 "replicas that load over start.storage, where storage fails");
+    fields.needs("faults",
+                 meets(crosses_nodes(engine, s.cluster.node.gpus),
+                       [](FaultKind kind, const std::string& where, Component component) {
+                           const bool link = where.rfind("nic", 0) == 0 || component == Component::nic ||
+                                             component == Component::link;
+                           return link && kind != FaultKind::fail_stop;
+                       }),
+                 "traffic between nodes, where links fail (KV transfers, pipelines, stages over several nodes, weights "
+                 "of peers)");
+    fields.needs("faults",
+                 meets(!engine.has_step_cost,
+                       [](FaultKind kind, const std::string&, Component) { return kind == FaultKind::power_cap; }),
+                 "prices of kernels in place of step_cost, where power is capped");
+}
+
 void describe_serving(Fields& fields, Scenario& s) {
-    bool present = false;
-    fields.section({"model", "what is served: a preset or its dimensions", true}, kModelPresets, present,
+    fields.section({"model", "what is served: a preset or its dimensions", true}, kModelPresets,
                    [&](Fields& inner) { describe(inner, s.model); });
     fields.section({"engine", "replicas, their plan, scheduler and cache"},
                    [&](Fields& inner) { describe(inner, s.engine); });
@@ -377,6 +430,7 @@ void describe_serving(Fields& fields, Scenario& s) {
                    [&](Fields& inner) { describe(inner, s.measure); });
     describe(fields, s.engine.faults);
     describe_compute(fields, s);
+    describe_needs(fields, s);
 }
 
 void check_faults_of_service(const YamlNode& root, const Scenario& scenario, std::vector<Diagnostic>& errors) {
@@ -389,6 +443,21 @@ void check_faults_of_service(const YamlNode& root, const Scenario& scenario, std
         check(*node, scenario.engine.faults, service_shape(scenario), errors);
     } catch (const Error&) {
         return;  // said where the cluster is read
+    }
+}
+
+// What of a model is trained only.
+void check_served_model(const YamlNode& root, const ModelSpec& model, std::vector<Diagnostic>& errors) {
+    if (model.hybrid()) {
+        errors.push_back(
+            mark_of(root, "model.pattern")
+                .error("models with a 'pattern' of layers are trained and not served here: what a state-space layer "
+                       "keeps of a sequence, and its decode step, are not modelled"));
+    }
+    if (model.encoder.given()) {
+        errors.push_back(mark_of(root, "model.encoder")
+                             .error("models with an 'encoder' are trained and not served here: when images are encoded "
+                                    "beside prompts and decode steps is not modelled"));
     }
 }
 
@@ -405,15 +474,23 @@ void check_serving(const YamlNode& root, const DataDirectory&, Scenario& scenari
     }
     const EngineSpec& engine = scenario.engine;
     const auto check_pool = [&](const std::vector<const char*>& path, const PhaseSpec& phase) {
-        if (phase.placed) {
+        if (!phase.group.empty()) {
             check_group_names(root, path, {phase.group}, scenario, errors);
         }
     };
     check_pool({"engine", "group"}, engine.mixed);
     check_pool({"engine", "prefill", "group"}, engine.prefill);
     check_pool({"engine", "decode", "group"}, engine.decode);
-    refuse_unread_model(root, scenario, errors);
-    refuse_unread_serving(root, scenario, errors);
+    check_model(root, scenario.model, errors);
+    check_served_model(root, scenario.model, errors);
+    const RequestsSpec& asked = scenario.requests;
+    const bool part = root.find("orrery") == nullptr;  // of an algorithm that says itself how many answers a prompt has
+    if (engine.router.make()->needs().sessions && !part && asked.trace.empty() && asked.mix.empty() &&
+        asked.sessions <= 1 && asked.samples <= 1 && asked.turns <= 0 && asked.arrivals != ArrivalKind::closed) {
+        errors.push_back(mark_of(root, "engine.router")
+                             .error("'engine.router' has no effect without requests of several sessions ('sessions', "
+                                    "'turns', 'samples', a 'mix' or a trace): one replica would have all"));
+    }
     for (const std::string& problem : problems_of(scenario.requests)) {
         errors.push_back(scenario.requests_mark.error(problem));
     }

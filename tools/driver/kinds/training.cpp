@@ -5,10 +5,11 @@
 #include "tools/driver/group_names.hpp"
 #include "tools/driver/interval.hpp"
 #include "tools/driver/kind.hpp"
+#include "tools/driver/scenario_checks.hpp"
 #include "tools/driver/training_faults.hpp"
 #include "tools/driver/training_messages.hpp"
-#include "tools/driver/unread.hpp"
 
+#include "sim/config/given.hpp"
 #include "sim/device/power.hpp"
 #include "sim/engine/executor.hpp"
 #include "workloads/training/state_space.hpp"
@@ -267,15 +268,22 @@ class TrainingScenario final : public ScenarioRun {
 };
 
 void describe_training(Fields& fields, Scenario& s) {
-    bool present = false;
-    fields.section({"model", "what is trained: a preset or its dimensions", true}, kModelPresets, present,
+    fields.section({"model", "what is trained: a preset or its dimensions", true}, kModelPresets,
                    [&](Fields& inner) { describe(inner, s.model); });
-    fields.section({"plan", "how it is spread over the cluster", true}, std::nullopt, present,
+    fields.section({"plan", "how it is spread over the cluster", true},
                    [&](Fields& inner) { describe(inner, s.plan); });
     fields.section({"software", "the generation of training software (default: megatron-core-2024)"}, kSoftwarePresets,
-                   present, [&](Fields& inner) { describe(inner, s.software); });
+                   [&](Fields& inner) { describe(inner, s.software); });
     describe_compute(fields, s);
     describe(fields, s.faults);
+    fields.needs("software.scan_efficiency",
+                 s.software.scan_efficiency.how != kGivenInScenario || s.model.layers_with(LayerPart::state_space) > 0,
+                 "a model with state-space layers");
+    for (const char* key :
+         {"expert", "expert_tensor", "dispatch", "dispatch_precision", "combine_precision", "capacity", "pad",
+          "shadowed", "expert_pieces", "router_exponent", "router_loads", "overlap.experts"}) {
+        fields.needs(fmt::format("plan.{}", key), s.model.experts.count > 0, "a model with experts");
+    }
 }
 
 // A job on groups that shrinks counts what is left of each: machines from outside of it are of no group.
@@ -297,6 +305,21 @@ void refuse_outsiders(const YamlNode& root, const RecoverySpec& recovery, std::v
     }
 }
 
+// Launches one by one leave nothing to overlap, and no graphs to replay.
+void check_blocking_launches(const YamlNode& root, const Scenario& scenario, std::vector<Diagnostic>& errors) {
+    if (!scenario.software.blocking_launches) {
+        return;
+    }
+    const Mark& at = mark_of(root, "software.blocking_launches");
+    if (scenario.plan.overlaps()) {
+        errors.push_back(
+            at.error("with 'software.blocking_launches' nothing overlaps, and the plan has exchanges that do"));
+    }
+    if (scenario.software.graphs != CudaGraphs::none) {
+        errors.push_back(at.error("'software.blocking_launches' launches kernels one by one, and no 'graphs' of them"));
+    }
+}
+
 void check_training(const YamlNode& root, const DataDirectory& data, Scenario& scenario,
                     std::vector<Diagnostic>& errors) {
     constexpr const char* kDefaultSoftware = "megatron-core-2024";
@@ -315,8 +338,8 @@ void check_training(const YamlNode& root, const DataDirectory& data, Scenario& s
         errors.push_back(scenario.plan_mark.error(problem));
     }
     check_group_names(root, {"plan", "groups"}, names_in(scenario.plan.groups), scenario, errors);
-    refuse_unread_model(root, scenario, errors);
-    refuse_unread_faults(root, scenario, errors);
+    check_model(root, scenario.model, errors);
+    check_blocking_launches(root, scenario, errors);
     check_faults(root, scenario, errors);
     if (scenario.faults.campaign && !takes_standbys(scenario)) {
         refuse_outsiders(root, scenario.faults.recovery, errors);

@@ -37,7 +37,13 @@ extern const CollectiveAlgorithm kRingAlgorithm = {
     [](Fields& fields, CollectiveSpec& spec) {
         fields.integer({"slow_rank", "a rank whose outgoing link is slow; -1: none", false, -1, 4'000'000},
                        spec.slow_rank);
-        fields.number({"slow_factor", "rate of that link over its normal rate", false, 1e-6, 1}, spec.slow_factor);
+        fields.when(
+            spec.slow_rank >= 0, "a slow_rank",
+            [&](Fields& same) {
+                same.number({"slow_factor", "rate of that link over its normal rate", false, 1e-6, 1},
+                            spec.slow_factor);
+            },
+            Unmet::noted);
     },
     [](const CollectiveSpec&, double ranks, double) { return 2 * ranks * ranks; },
     [](ScheduleBuilder& builder, const CollectiveSpec& spec, std::uint32_t ranks, std::uint32_t) {

@@ -230,7 +230,9 @@ void Lifecycle::spoil(const Fault& fault) {
         units_[replica].corrupt = true;
     }
     breakages_.push_back(std::move(broken));
-    wait(spec_.faults.recovery.corruption_s, found, static_cast<std::uint32_t>(breakages_.size() - 1));
+    constexpr double kUnlessGiven = 3600;
+    wait(spec_.faults.recovery.corruption_s.value_or(kUnlessGiven), found,
+         static_cast<std::uint32_t>(breakages_.size() - 1));
 }
 
 void Lifecycle::preempt(const Fault& fault) {
@@ -254,9 +256,7 @@ void Lifecycle::stop(std::uint32_t id) {
     const ServiceRecovery& recovery = spec_.faults.recovery;
     const FaultKind kind = breakages_[id].fault.kind;
     const bool hangs = kind == FaultKind::hang || kind == FaultKind::link_down || kind == FaultKind::link_flap;
-    const double delay = hangs                             ? recovery.timeout_s
-                         : kind == FaultKind::corruption ? 0
-                                                         : recovery.detection_s;
+    const double delay = hangs ? recovery.timeout_s : kind == FaultKind::corruption ? 0 : recovery.detection_s;
     for (const std::uint32_t replica : breakages_[id].replicas) {
         units_[replica] = {true, dispatcher_->now()};
         ++result_.failures;

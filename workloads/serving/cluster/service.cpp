@@ -415,8 +415,8 @@ class ServiceRun::Service final : public TaskSource,
 
     // Whether all requests together may start anew once more.
     [[nodiscard]] bool within_budget() const {
-        return !spec_.faults.budgeted ||
-               static_cast<double>(result_.retried + 1) <= spec_.faults.retry_budget * static_cast<double>(come_);
+        const std::optional<double>& budget = spec_.faults.retry_budget;
+        return !budget || static_cast<double>(result_.retried + 1) <= *budget * static_cast<double>(come_);
     }
 
     // A lost sequence goes to the replica of a new request, which computes its prompt and what it had given anew; where its cache

@@ -6,50 +6,103 @@
 
 namespace orrery::inline serving {
 
+bool ServiceFaults::meets(const std::function<bool(FaultKind, const std::string& where, Component)>& is) const {
+    return !trace.empty() || std::any_of(events.begin(), events.end(), [&](const EventSpec& one) {
+        return is(one.kind, one.where, Component::host);
+    }) || std::any_of(processes.begin(), processes.end(), [&](const ProcessSpec& one) {
+        return is(one.kind, "", one.component);
+    });
+}
+
+bool ServiceFaults::meets(std::initializer_list<FaultKind> kinds) const {
+    return meets([&](FaultKind kind, const std::string&, Component) {
+        return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
+    });
+}
+
+bool stops_replicas(const ServiceFaults& faults) {
+    return faults.meets({FaultKind::fail_stop, FaultKind::hang, FaultKind::preemption, FaultKind::link_down,
+                         FaultKind::link_flap, FaultKind::corruption});
+}
+
 namespace {
+
+// Whether machines break: what strikes a replica or all of them is of their processes.
+bool breaks_machines(const ServiceFaults& faults) {
+    return faults.meets([](FaultKind kind, const std::string& where, Component component) {
+        const bool process = where.rfind("replica", 0) == 0 || where == "job" || component == Component::replica ||
+                             component == Component::software;
+        return !process && (kind == FaultKind::fail_stop || kind == FaultKind::hang || kind == FaultKind::preemption ||
+                            kind == FaultKind::corruption);
+    });
+}
 
 constexpr double kLongest = 9e6;  // s: no run is longer
 
-void describe_recovery(Fields& fields, ServiceRecovery& recovery) {
-    fields.quantity({"detection", "until the router knows that a replica is gone", false, 0, 1e6}, Dimension::time,
-                    recovery.detection_s);
-    fields.quantity({"timeout", "the same of a replica that hangs", false, 0, 1e6}, Dimension::time,
-                    recovery.timeout_s);
-    fields.group(recovery.finds, [&](Fields& same) {
+void describe_recovery(Fields& fields, ServiceRecovery& recovery, const ServiceFaults& faults) {
+    const bool machines = breaks_machines(faults);
+    fields.when(faults.meets({FaultKind::fail_stop, FaultKind::preemption}), "faults that stop replicas",
+                [&](Fields& same) {
+                    same.quantity({"detection", "until the router knows that a replica is gone", false, 0, 1e6},
+                                  Dimension::time, recovery.detection_s);
+                });
+    fields.when(faults.meets({FaultKind::hang, FaultKind::link_down, FaultKind::link_flap}),
+                "faults that let replicas hang", [&](Fields& same) {
+                    same.quantity({"timeout", "the same of a replica that hangs", false, 0, 1e6}, Dimension::time,
+                                  recovery.timeout_s);
+                });
+    fields.when(faults.meets({FaultKind::corruption}), "a corruption", [&](Fields& same) {
         same.quantity({"corruption",
                        "until silent data corruption is found: what a replica has answered by then is wrong, and what "
                        "it is at starts anew",
                        false, 0, kLongest},
                       Dimension::time, recovery.corruption_s);
     });
-    fields.quantity({"notice", "before a preemption: the replica takes no new requests, and those that it has go on",
-                     false, 0, 1e6},
-                    Dimension::time, recovery.notice_s);
-    fields.quantity({"repair", "of a machine or link, mean; then the replica starts", false, 0, kLongest},
-                    Dimension::time, recovery.repair_s);
-    fields.boolean({"exponential", "repairs; otherwise each takes as long as that"}, recovery.exponential);
-    fields.integer(
-        {"spares", "machines that take the place of broken ones; a repaired one is a spare", false, 0, 1 << 20},
-        recovery.spares);
+    fields.when(faults.meets({FaultKind::preemption}), "a preemption", [&](Fields& same) {
+        same.quantity({"notice", "before a preemption: the replica takes no new requests, and those that it has go on",
+                       false, 0, 1e6},
+                      Dimension::time, recovery.notice_s);
+    });
+    fields.when(machines || faults.meets({FaultKind::link_down}), "machines or links that break", [&](Fields& same) {
+        same.quantity({"repair", "of a machine or link, mean; then the replica starts", false, 0, kLongest},
+                      Dimension::time, recovery.repair_s);
+    });
+    fields.when(recovery.repair_s > 0, "a repair", [&](Fields& same) {
+        same.boolean({"exponential", "repairs; otherwise each takes as long as that"}, recovery.exponential);
+    });
+    fields.when(machines, "machines that break", [&](Fields& same) {
+        same.integer(
+            {"spares", "machines that take the place of broken ones; a repaired one is a spare", false, 0, 1 << 20},
+            recovery.spares);
+    });
+}
+
+void describe_retries(Fields& fields, ServiceFaults& faults) {
+    fields.quantity(
+        {"retry_budget", "retries of all requests, over the requests that have come; none: no limit", false, 0, 1},
+        Dimension::fraction, faults.retry_budget);
+    std::size_t kv = faults.restores ? 1 : 0;
+    bool copied = faults.restores;
+    fields.variant({"kv", "caches of a failed replica: lost and computed anew, or restored from a copy"},
+                   {"lost", "restored"}, kv, copied, [&](Fields& inner) {
+                       inner.when(kv == 1, "kind: restored", [&](Fields& same) {
+                           same.quantity({"rate", "at which a replica reads copies", false, 1e3, 1e15}, Dimension::rate,
+                                         faults.restore_rate);
+                       });
+                   });
+    faults.restores = kv == 1;
 }
 
 void describe_given(Fields& fields, ServiceFaults& faults) {
     describe_faults(fields, faults.processes, faults.events, faults.trace);
-    fields.integer({"retries", "times that a request starts anew when its replica fails", false, 0, 100},
-                   faults.retries);
-    fields.group(faults.budgeted, [&](Fields& same) {
-        same.quantity({"retry_budget", "retries of all requests, over the requests that have come", false, 0, 1},
-                      Dimension::fraction, faults.retry_budget);
+    fields.when(stops_replicas(faults), "faults that stop replicas", [&](Fields& same) {
+        same.integer({"retries", "times that a request starts anew when its replica fails", false, 0, 100},
+                     faults.retries);
     });
-    std::size_t kv = faults.restores ? 1 : 0;
-    fields.variant({"kv", "caches of a failed replica: lost and computed anew, or restored from a copy"},
-                   {"lost", "restored"}, kv, faults.kv_detailed, [&](Fields& inner) {
-                       inner.quantity({"rate", "at which a replica reads copies", false, 1e3, 1e15}, Dimension::rate,
-                                      faults.restore_rate);
-                   });
-    faults.restores = kv == 1;
+    fields.when(stops_replicas(faults) && faults.retries > 0, "retries of requests whose replica stopped",
+                [&](Fields& same) { describe_retries(same, faults); });
     fields.section({"recovery", "from a fault to taking requests again"},
-                   [&](Fields& inner) { describe_recovery(inner, faults.recovery); });
+                   [&](Fields& inner) { describe_recovery(inner, faults.recovery, faults); });
 }
 
 bool simulated(FaultKind kind) {
@@ -60,12 +113,9 @@ bool simulated(FaultKind kind) {
 
 void describe(Fields& fields, ServiceFaults& faults) {
     std::size_t index = faults.given ? 1 : 0;
-    bool written = faults.given;
-    fields.group(written, [&](Fields& same) {
-        same.variant({"faults", "what fails while requests are served: a map"}, {"none", "some"}, index,
-                     faults.detailed, [&](Fields& inner) { describe_given(inner, faults); });
-    });
-    faults.given = index == 1 || faults.detailed;  // a map needs no `kind`
+    fields.variant({"faults", "what fails while requests are served: a map"}, {"none", "some"}, index, faults.given,
+                   [&](Fields& inner) { describe_given(inner, faults); });
+    faults.given = index == 1 || faults.given;  // a map needs no `kind`
 }
 
 void check(const YamlNode& node, const ServiceFaults& faults, const JobShape& shape, std::vector<Diagnostic>& errors) {

@@ -36,29 +36,18 @@ void describe(Fields& fields, GivenStepSpec& step) {
                     Dimension::time, step.square);
     describe_times(fields, step.decodes);
     bool many = step.many > 0;
-    fields.group(many, [&](Fields& same) {
-        same.section({"beyond", "constants that hold from a number of decoding sequences on"}, [&](Fields& inner) {
-            inner.integer({"sequences", "from this many on", true, 1, 1 << 20}, step.many);
-            describe_times(inner, step.beyond);
-        });
+    fields.optional({"beyond", "constants that hold from a number of decoding sequences on"}, many, [&](Fields& inner) {
+        inner.integer({"sequences", "from this many on", true, 1, 1 << 20}, step.many);
+        describe_times(inner, step.beyond);
     });
     fields.number({"mixed", "prompts and decodes in one iteration over the same apart", false, 0.01, 100}, step.mixed);
-    bool measured = !step.table.empty();
-    fields.group(measured, [&](Fields& same) {
-        std::size_t count = step.table.size();
-        same.list(
-            {"table", "times of decodes alone by number and mean context, in place of 'sequence' and 'context'"}, count,
-            [&](Fields& inner, std::size_t i) {
-                if (step.table.size() <= i) {
-                    step.table.resize(i + 1);
-                }
-                StepPoint& point = step.table[i];
-                inner.integer({"sequences", "that decode", true, 1, 1 << 20}, point.sequences);
-                inner.integer({"context", "tokens in the cache of each, on average", false, 0, 1 << 24}, point.context);
-                inner.quantity({"time", "of the iteration, without 'fixed'", true, 0, 100}, Dimension::time,
-                               point.seconds);
-            });
-    });
+    fields.items(
+        {"table", "times of decodes alone by number and mean context, in place of 'sequence' and 'context'"},
+        step.table, [](Fields& inner, StepPoint& point) {
+            inner.integer({"sequences", "that decode", true, 1, 1 << 20}, point.sequences);
+            inner.integer({"context", "tokens in the cache of each, on average", false, 0, 1 << 24}, point.context);
+            inner.quantity({"time", "of the iteration, without 'fixed'", true, 0, 100}, Dimension::time, point.seconds);
+        });
 }
 
 std::vector<std::string> problems_of(const GivenStepSpec& step) {

@@ -8,16 +8,13 @@ namespace orrery::inline serving {
 namespace {
 
 void describe(Fields& fields, const char* name, const char* description, bool& given, LatencyWidths& widths) {
-    fields.group(given, [&](Fields& same) {
-        bool present = false;
-        same.section({name, description}, std::nullopt, present, [&](Fields& inner) {
-            const auto width = [&](const char* latency, const char* meaning, Sourced<double>& value) {
-                inner.sourced({latency, meaning, false, 0, 5}, Dimension::fraction, value);
-            };
-            width("tpot", "half-width of the 90 % interval of log(time per output token)", widths.tpot);
-            width("ttft", "the same of the time to the first token", widths.ttft);
-            width("end_to_end", "the same of the whole request", widths.end_to_end);
-        });
+    fields.optional({name, description}, given, [&](Fields& inner) {
+        const auto width = [&](const char* latency, const char* meaning, Sourced<double>& value) {
+            inner.sourced({latency, meaning, false, 0, 5}, Dimension::fraction, value);
+        };
+        width("tpot", "half-width of the 90 % interval of log(time per output token)", widths.tpot);
+        width("ttft", "the same of the time to the first token", widths.ttft);
+        width("end_to_end", "the same of the whole request", widths.end_to_end);
     });
 }
 
@@ -35,32 +32,23 @@ void describe(Fields& fields, HostSpec& host) {
         host.shared_front_end);
     fields.sourced({"frontend", "work of the front end on a request, one after another", false, 0, 1}, Dimension::time,
                    host.frontend);
-    bool by_token = host.prompt_token.value > 0;
-    fields.group(by_token, [&](Fields& same) {
-        same.sourced({"prompt_token", "work of the front end beyond that on each token of a prompt", false, 0, 1e-3},
-                     Dimension::time, host.prompt_token);
-    });
+    fields.sourced({"prompt_token", "work of the front end beyond that on each token of a prompt", false, 0, 1e-3},
+                   Dimension::time, host.prompt_token);
     fields.sourced({"layer_launch", "host time to launch a layer's kernels one by one", false, 0, 1}, Dimension::time,
                    host.layer_launch);
-    bool routes = host.experts_launch.value > 0;
-    fields.group(routes, [&](Fields& same) {
-        same.sourced({"experts_launch", "host time beyond that to launch a layer's routed experts", false, 0, 1},
-                     Dimension::time, host.experts_launch);
-    });
+    fields.sourced({"experts_launch", "host time beyond that to launch a layer's routed experts", false, 0, 1},
+                   Dimension::time, host.experts_launch);
     const auto kernels = [&](const char* name, const char* description, std::string& set) {
-        bool own = !set.empty();
-        fields.group(own, [&](Fields& same) { same.table({name, description}, {"models/data/kernels/*", ""}, set); });
+        fields.table({name, description}, {"models/data/kernels/*", ""}, set);
     };
     kernels("kernels", "set of kernels that it runs where a device has one of this name", host.kernels.all);
     kernels("attention_kernels", "the same of attention alone, before that", host.kernels.attention);
     kernels("expert_kernels", "the same of mixtures of experts alone, before that", host.kernels.experts);
-    const auto choice = [&](const char* name, const char* description, bool& chosen) {
-        bool made = chosen;
-        fields.group(made, [&](Fields& same) { same.boolean({name, description}, chosen); });
-    };
-    choice("compiled", "norms, rotary embeddings and activations take no longer than a kernel's start and their bytes",
-           host.compiled);
-    choice("tuned", "products take no longer than the fastest measured one of up to four times their rows", host.tuned);
+    fields.boolean(
+        {"compiled", "norms, rotary embeddings and activations take no longer than a kernel's start and their bytes"},
+        host.compiled);
+    fields.boolean({"tuned", "products take no longer than the fastest measured one of up to four times their rows"},
+                   host.tuned);
     fields.sourced({"layer_gap", "device time a layer for small kernels that are not modelled", false, 0, 1e-2},
                    Dimension::time, host.layer_gap);
     fields.sourced({"slowdown", "kernels in an engine over the same in a microbenchmark", false, 0.5, 3},
@@ -70,12 +58,9 @@ void describe(Fields& fields, HostSpec& host) {
         host.overlap);
     fields.integer({"graph_sequences", "iterations of decodes alone up to this size replay a graph", false, 0, 1 << 20},
                    host.graph_sequences);
-    bool pieces = host.graph_tokens > 0;
-    fields.group(pieces, [&](Fields& same) {
-        same.integer({"graph_tokens", "other iterations up to this many tokens replay graphs between attentions", false,
-                      0, 1 << 24},
-                     host.graph_tokens);
-    });
+    fields.integer(
+        {"graph_tokens", "other iterations up to this many tokens replay graphs between attentions", false, 0, 1 << 24},
+        host.graph_tokens);
     fields.integer(
         {"graph_regular", "graphs for 1, 2, 4, multiples of 8 up to this and powers of two beyond; 0: for every size",
          false, 0, 1 << 20},

@@ -9,7 +9,9 @@ void describe(Fields& fields, KvCompressionSpec& spec) {
     fields.quantity({"sparse", "share of them that is kept whole, with its place", false, 0, 1}, Dimension::fraction,
                     spec.sparse);
     fields.integer({"rank", "of low-rank factors that repair each head; 0: none", false, 0, 1024}, spec.rank);
-    fields.integer({"iterations", "of the power method that finds them", false, 1, 1000}, spec.iterations);
+    fields.when(spec.rank > 0, "low-rank factors (rank above 0)", [&](Fields& same) {
+        same.integer({"iterations", "of the power method that finds them", false, 1, 1000}, spec.iterations);
+    });
     fields.integer({"recent", "tokens of each sequence that stay in 16 bits until they are so many", false, 0, 1 << 20},
                    spec.recent);
     fields.enumeration({"rebuild", "where attention finds 16-bit values: in its kernel, or in memory before it"},

@@ -51,8 +51,10 @@ class Sample final : public RequestSource {
 void describe(Fields& fields, LengthSpec& spec) {
     fields.enumeration({"kind", "distribution of the number of tokens"}, {"fixed", "uniform", "lognormal"}, spec.kind);
     fields.number({"mean", "tokens", false, 1, kMostTokens}, spec.mean);
-    fields.number({"spread", "lognormal: sigma of the logarithm; uniform: half width over the mean", false, 0, 10},
-                  spec.spread);
+    fields.when(spec.kind != LengthKind::fixed, "kind: uniform or lognormal", [&](Fields& same) {
+        same.number({"spread", "lognormal: sigma of the logarithm; uniform: half width over the mean", false, 0, 10},
+                    spec.spread);
+    });
     fields.integer({"most", "longer ones are cut to this", false, 1, 1 << 24}, spec.most);
 }
 
@@ -74,25 +76,42 @@ void describe(Fields& fields, ClientSpec& client) {
 }  // namespace
 
 void describe(Fields& fields, RequestsSpec& spec) {
+    const bool generated = spec.trace.empty();
+    const bool closed = spec.arrivals == ArrivalKind::closed;
+    const bool timed = generated && !closed && (!spec.mix.empty() || spec.arrivals != ArrivalKind::at_once);
     fields.text({"trace", "file of requests, in a format of `orrery list formats`; none: generated"}, spec.trace);
-    fields.enumeration({"arrivals", "how generated requests come; closed: also those of a trace"},
-                       {"poisson", "gamma", "fixed", "at-once", "closed"}, spec.arrivals);
-    bool closed = spec.clients > 0;
-    fields.group(closed, [&](Fields& same) {
-        same.integer(
-            {"clients", "closed: each sends its next request when the last one is answered", false, 1, 1 << 20},
-            spec.clients);
+    fields.when(closed || (generated && spec.mix.empty()),
+                "generated requests of one kind (a trace says when its requests come, and clients of a mix have gaps "
+                "of their own)",
+                [&](Fields& same) {
+                    same.enumeration({"arrivals", "how generated requests come; closed: also those of a trace"},
+                                     {"poisson", "gamma", "fixed", "at-once", "closed"}, spec.arrivals);
+                });
+    fields.when(closed, "arrivals: closed", [&](Fields& same) {
+        same.integer({"clients", "closed: each sends its next request when the last one is answered; 0: none", false, 0,
+                      1 << 20},
+                     spec.clients);
     });
-    fields.number({"rate", "generated requests per second", false, 1e-6, 1e7}, spec.rate);
-    fields.number({"burstiness", "gamma: coefficient of variation of the gaps; 1 is Poisson", false, 0.01, 100},
-                  spec.burstiness);
+    fields.when(timed, "open-loop generated arrivals (a trace, a closed loop or a batch has no rate)",
+                [&](Fields& same) {
+                    same.number({"rate", "generated requests per second", false, 1e-6, 1e7}, spec.rate);
+                });
+    fields.when(timed && spec.mix.empty() && spec.arrivals == ArrivalKind::gamma,
+                "arrivals: gamma (clients of a mix have their own burstiness)", [&](Fields& same) {
+                    same.number(
+                        {"burstiness", "gamma: coefficient of variation of the gaps; 1 is Poisson", false, 0.01, 100},
+                        spec.burstiness);
+                });
     fields.integer({"count", "requests; 0: all of a trace, generated ones until the steady state is known", false, 0,
                     1'000'000'000},
                    spec.count);
-    describe(fields, "prompt", "lengths of generated prompts", spec.prompt);
-    describe(fields, "output", "lengths of generated outputs", spec.output);
-    bool filtered = spec.longest > 0;
-    fields.group(filtered, [&](Fields& same) {
+    fields.when(generated && spec.mix.empty(),
+                "generated requests of one kind (a trace and the clients of a mix have lengths of their own)",
+                [&](Fields& same) {
+                    describe(same, "prompt", "lengths of generated prompts", spec.prompt);
+                    describe(same, "output", "lengths of generated outputs", spec.output);
+                });
+    fields.when(generated, "generated requests", [&](Fields& same) {
         same.integer({"longest",
                       "tokens of prompt and output: longer generated requests are drawn anew, as data sets are "
                       "filtered; 0: none is",
@@ -104,47 +123,42 @@ void describe(Fields& fields, RequestsSpec& spec) {
     fields.quantity({"to", "of a trace: where it ends; 0 s: at its end", false, 0, 9e6}, Dimension::time, spec.to);
     fields.quantity({"sample", "share of the requests that are kept", false, 1e-6, 1}, Dimension::fraction,
                     spec.sample);
-    fields.number({"swing", "generated: the rate swings by this share of itself", false, 0, 1}, spec.swing);
-    fields.quantity({"period", "in which it does", false, 1, 9e6}, Dimension::time, spec.period);
+    fields.when(timed, "generated requests that come at a rate", [&](Fields& same) {
+        same.number({"swing", "generated: the rate swings by this share of itself", false, 0, 1}, spec.swing);
+    });
+    fields.when(spec.swing > 0, "a swing", [&](Fields& same) {
+        same.quantity({"period", "in which it does", false, 1, 9e6}, Dimension::time, spec.period);
+    });
     fields.quantity({"timeout", "after which a client gives up; 0 s: never", false, 0, 1e6}, Dimension::time,
                     spec.timeout);
     fields.integer({"sessions", "generated requests belong to one of so many sessions", false, 1, 1 << 20},
                    spec.sessions);
     fields.boolean({"conversations", "prompts contain the earlier turns of their session"}, spec.conversations);
-    fields.integer({"common", "tokens of a system prompt before each generated prompt", false, 0, 1 << 20},
-                   spec.common);
-    fields.integer({"common_kinds", "different system prompts", false, 1, 1 << 20}, spec.common_kinds);
-    bool sampled = spec.samples > 1;
-    fields.group(sampled, [&](Fields& same) {
-        same.integer(
-            {"samples", "answers to each generated prompt, which are requests of their own", false, 1, 1 << 16},
-            spec.samples);
+    fields.when(generated, "generated requests", [&](Fields& same) {
+        same.integer({"common", "tokens of a system prompt before each generated prompt", false, 0, 1 << 20},
+                     spec.common);
     });
-    bool waits = spec.turns > 0;
-    fields.group(waits, [&](Fields& same) {
-        same.number({"turns",
-                     "mean questions of a conversation, each after the answer to the one before; arrivals are "
-                     "then of conversations",
-                     false, 1, 1e6},
-                    spec.turns);
+    fields.when(spec.common > 0, "common tokens", [&](Fields& same) {
+        same.integer({"common_kinds", "different system prompts", false, 1, 1 << 20}, spec.common_kinds);
+    });
+    fields.integer({"samples", "answers to each generated prompt, which are requests of their own", false, 1, 1 << 16},
+                   spec.samples);
+    fields.number({"turns",
+                   "mean questions of a conversation, each after the answer to the one before; arrivals are "
+                   "then of conversations",
+                   false, 0, 1e6},
+                  spec.turns);
+    fields.when(spec.turns > 0, "conversations of several turns (turns)", [&](Fields& same) {
         same.quantity({"think", "mean time from an answer to the next question", false, 0, 1e6}, Dimension::time,
                       spec.think);
     });
-    bool named = spec.adapters > 0;
-    fields.group(named, [&](Fields& same) {
-        same.integer({"adapters", "LoRA adapters that requests name", false, 1, 1 << 20}, spec.adapters);
+    fields.integer({"adapters", "LoRA adapters that requests name", false, 0, 1 << 20}, spec.adapters);
+    fields.when(spec.adapters > 0, "adapters", [&](Fields& same) {
         same.number({"adapter_skew", "the k-th adapter is wanted 1 / k^skew times as often as the first", false, 0, 10},
                     spec.adapter_skew);
     });
-    bool mixed = !spec.mix.empty();
-    fields.group(mixed, [&](Fields& same) {
-        std::size_t clients = spec.mix.size();
-        same.list({"mix", "clients that share the rate, each with lengths and gaps of its own"}, clients,
-                  [&](Fields& inner, std::size_t i) {
-                      spec.mix.resize(std::max(spec.mix.size(), i + 1));
-                      describe(inner, spec.mix[i]);
-                  });
-    });
+    fields.items({"mix", "clients that share the rate, each with lengths and gaps of its own"}, spec.mix,
+                 [](Fields& inner, ClientSpec& client) { describe(inner, client); });
 }
 
 bool RequestsSpec::names_adapters() const {

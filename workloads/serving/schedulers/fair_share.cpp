@@ -12,6 +12,7 @@ class FairShare final : public Scheduler {
   public:
     using Parameters = NoParameters;
     explicit FairShare(const Parameters&) {}
+    [[nodiscard]] SchedulerNeeds needs() const override { return {.sessions = true}; }
     void plan(EngineState& state, Batch& batch) override;
     void after(EngineState& state, const Batch& batch) override;
 

@@ -13,6 +13,7 @@ class Orca final : public Scheduler {
     using Parameters = NoParameters;
     explicit Orca(const Parameters&) {}
     [[nodiscard]] bool takes_whole_outputs() const override { return true; }
+    [[nodiscard]] SchedulerNeeds needs() const override { return {.counts_tokens = false}; }
     void plan(EngineState& state, Batch& batch) override;
 };
 

@@ -23,6 +23,7 @@ class PrefillFirst final : public Scheduler {
     };
     explicit PrefillFirst(const Parameters& own) : preemption_(own.preemption) {}
     [[nodiscard]] bool takes_whole_prompts() const override { return true; }
+    [[nodiscard]] SchedulerNeeds needs() const override { return {.swaps = true}; }
     void plan(EngineState& state, Batch& batch) override;
 
   private:

@@ -29,6 +29,7 @@ class PrefixGroups final : public Scheduler {
         }
     };
     explicit PrefixGroups(const Parameters& own) : order_(own.order) {}
+    [[nodiscard]] SchedulerNeeds needs() const override { return {.prefix_cache = true}; }
 
     void plan(EngineState& state, Batch& batch) override {
         if (sorted_ != state.enqueued()) {

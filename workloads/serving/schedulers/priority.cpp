@@ -27,6 +27,7 @@ class PriorityOrder final : public Scheduler {
     };
     explicit PriorityOrder(const Parameters& own) : period_(1 / own.updates), keeps_(own.keeps) {}
     [[nodiscard]] bool takes_whole_prompts() const override { return true; }
+    [[nodiscard]] SchedulerNeeds needs() const override { return {.swaps = true}; }
     void plan(EngineState& state, Batch& batch) override;
     void after(EngineState&, const Batch&) override { ++iterations_; }
 

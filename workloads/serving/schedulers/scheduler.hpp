@@ -12,6 +12,14 @@
 
 namespace orrery::inline serving {
 
+/// What a policy needs to differ from first come, first served, and what it leaves alone.
+struct SchedulerNeeds {
+    bool prefix_cache = false;  ///< it goes by what prompts have in common
+    bool sessions = false;      ///< it goes by who sends a request
+    bool swaps = false;         ///< it moves preempted blocks to host memory
+    bool counts_tokens = true;  ///< its batches keep to a budget of tokens
+};
+
 class Scheduler {
   public:
     virtual ~Scheduler() = default;
@@ -22,6 +30,7 @@ class Scheduler {
     /// Whether room for the whole output is set aside at admission; for the whole prompt.
     [[nodiscard]] virtual bool takes_whole_outputs() const { return false; }
     [[nodiscard]] virtual bool takes_whole_prompts() const { return takes_whole_outputs(); }
+    [[nodiscard]] virtual SchedulerNeeds needs() const { return {}; }
 };
 
 /// All policies, the default among them.
@@ -31,6 +40,8 @@ struct SchedulerSpec {
     PolicyChoice<Scheduler> policy{scheduler_table(), "chunked-prefill"};
     std::int64_t token_budget = 2048;
     std::int64_t max_sequences = 256;
+
+    [[nodiscard]] SchedulerNeeds needs() const { return policy.make()->needs(); }
 };
 void describe(Fields& fields, SchedulerSpec& spec);
 

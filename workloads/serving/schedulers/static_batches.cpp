@@ -10,6 +10,7 @@ class StaticBatches final : public Scheduler {
     using Parameters = NoParameters;
     explicit StaticBatches(const Parameters&) {}
     [[nodiscard]] bool takes_whole_outputs() const override { return true; }
+    [[nodiscard]] SchedulerNeeds needs() const override { return {.counts_tokens = false}; }
     void plan(EngineState& state, Batch& batch) override;
 
   private:

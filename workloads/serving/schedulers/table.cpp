@@ -30,7 +30,12 @@ const PolicyTable<Scheduler>& scheduler_table() {
 
 void describe(Fields& fields, SchedulerSpec& spec) {
     spec.policy.describe_choice(fields, {"kind", "policy that forms the batch of each iteration"});
-    fields.integer({"token_budget", "new tokens of an iteration", false, 1, 1 << 20}, spec.token_budget);
+    fields.when(
+        spec.needs().counts_tokens, "a scheduler that counts tokens",
+        [&](Fields& same) {
+            same.integer({"token_budget", "new tokens of an iteration", false, 1, 1 << 20}, spec.token_budget);
+        },
+        Unmet::noted);
     fields.integer({"max_sequences", "sequences that run at a time", false, 1, 1 << 20}, spec.max_sequences);
     spec.policy.describe_parameters(fields);
 }

@@ -29,6 +29,7 @@ class Prefix final : public Router {
         }
     };
     explicit Prefix(const Parameters& parameters) : own_(parameters) {}
+    [[nodiscard]] RouterNeeds needs() const override { return {.prefix_cache = true}; }
 
     std::uint32_t choose(const Fleet& fleet, const std::vector<std::uint32_t>& among,
                          const RoutedRequest& request) override {

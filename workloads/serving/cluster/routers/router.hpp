@@ -14,12 +14,19 @@ struct RoutedRequest {
     std::uint32_t prompt;  ///< tokens
 };
 
+/// What a policy needs to tell replicas apart.
+struct RouterNeeds {
+    bool prefix_cache = false;
+    bool sessions = false;
+};
+
 class Router {
   public:
     virtual ~Router() = default;
     /// One of `among`, replicas of `fleet` that take requests. Precondition: not empty.
     [[nodiscard]] virtual std::uint32_t choose(const Fleet& fleet, const std::vector<std::uint32_t>& among,
                                                const RoutedRequest& request) = 0;
+    [[nodiscard]] virtual RouterNeeds needs() const { return {}; }
 };
 [[nodiscard]] const PolicyTable<Router>& router_table();
 
