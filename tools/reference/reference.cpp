@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <set>
+#include <utility>
 
 namespace orrery::inline reference {
 
@@ -153,6 +153,9 @@ std::string described(const std::string& kind, const KeyReference& row, const Da
     if (!row.policy.empty()) {
         out += fmt::format("  only     with kind: {}\n", row.policy);
     }
+    if (!row.needs.empty()) {
+        out += fmt::format("  needs    {}\n", row.needs);
+    }
     if (!row.example.empty()) {
         out += fmt::format("  example  {}: {}\n", last_of(row.path), row.example);
     }
@@ -277,11 +280,20 @@ std::string cell(const std::string& text) {
     return out;
 }
 
-std::string markdown_row(const KeyReference& row) {
-    const std::string more = row.policy.empty() ? "" : fmt::format(" (with `kind: {}`)", row.policy);
+// What stands behind the meaning of a key: the choice that it belongs to, what it needs, and where it is.
+std::string limits_text(const KeyReference& row, const std::string& kinds, const char* quote) {
+    std::string out = row.required ? " (required)" : "";
+    out += row.policy.empty() ? "" : fmt::format(" (with {0}kind: {1}{0})", quote, row.policy);
+    out += row.needs.empty() ? "" : fmt::format("; no effect without {}", row.needs);
+    return out + (kinds.empty() ? "" : fmt::format(" ({})", kinds));
+}
+
+std::string markdown_row(KeyReference row, const std::string& kinds) {
     const std::string value = value_text(row, nullptr);
-    return fmt::format("| `{}`{} | {}{} | {} | {} | {} |\n", last_of(row.path), row.required ? " *" : "", cell(row.doc),
-                       more, cell(value), row.otherwise.empty() ? "" : "`" + cell(row.otherwise) + "`",
+    const std::string star = std::exchange(row.required, false) ? " *" : "";
+    return fmt::format("| `{}`{} | {}{} | {} | {} | {} |\n", last_of(row.path), star, cell(row.doc),
+                       cell(limits_text(row, kinds, "`")), cell(value),
+                       row.otherwise.empty() ? "" : "`" + cell(row.otherwise) + "`",
                        row.example.empty() ? "" : "`" + cell(row.example) + "`");
 }
 
@@ -295,18 +307,73 @@ std::string policies(const KeyReference& row) {
     return out.empty() ? out : fmt::format("\n`{}` is one of\n\n{}", last_of(row.path), out);
 }
 
-// The table of one section: its direct keys.
-std::string markdown_section(const std::vector<KeyReference>& rows, const std::string& section) {
-    std::string table;
-    std::string lists;
-    for (const KeyReference& row : rows) {
-        if (section_of(row.path) == section) {
-            table += markdown_row(row);
-            lists += policies(row);
+// A key with the kinds of scenario that have it.
+struct KindsRow {
+    KeyReference row;
+    std::vector<std::string> kinds;
+};
+
+// The keys of one section in all kinds that have it.
+struct Section {
+    std::string path;  ///< empty: the top of a file
+    std::string doc;
+    std::vector<std::string> kinds;
+    std::vector<KindsRow> rows;
+
+    void add(const std::string& kind, const KeyReference& row) {
+        const auto same = std::find_if(rows.begin(), rows.end(), [&](const KindsRow& one) {
+            KeyReference other = row;
+            other.example = one.row.example;
+            return one.row == other;
+        });
+        if (same == rows.end()) {
+            rows.push_back({row, {kind}});
+        } else {
+            same->kinds.push_back(kind);
         }
     }
-    return table.empty() ? ""
-                         : "| key | meaning | value | default | example |\n|---|---|---|---|---|\n" + table + lists;
+    // Kinds of a key that not all kinds with this section have.
+    [[nodiscard]] std::string kinds_of(const KindsRow& one) const {
+        return one.kinds == kinds ? "" : fmt::format("kind {}", fmt::join(one.kinds, ", "));
+    }
+};
+
+// The sections of some kinds, each once, in the order in which they first appear.
+std::vector<Section> sections_of(const std::vector<std::string>& kinds, const DataDirectory& data) {
+    std::vector<Section> sections;
+    const auto section_at = [&](const std::string& path) -> Section& {
+        const auto found =
+            std::find_if(sections.begin(), sections.end(), [&](const Section& one) { return one.path == path; });
+        return found != sections.end() ? *found : sections.emplace_back(Section{path, "", {}, {}});
+    };
+    for (const std::string& kind : kinds) {
+        const std::vector<KeyReference> rows = reference_of_kind(kind, data);
+        for (const KeyReference& row : rows) {
+            Section& section = section_at(section_of(row.path));
+            if (section.kinds.empty() || section.kinds.back() != kind) {
+                section.kinds.push_back(kind);
+            }
+            section.add(kind, row);
+        }
+        for (const KeyReference& row : rows) {
+            if (row.section) {
+                Section& section = section_at(row.type == "list of maps" ? row.path + "[]" : row.path);
+                section.doc = section.doc.empty() ? row.doc : section.doc;
+            }
+        }
+    }
+    std::erase_if(sections, [](const Section& one) { return one.rows.empty(); });
+    return sections;
+}
+
+std::string markdown_table(const Section& section) {
+    std::string table;
+    std::string lists;
+    for (const KindsRow& one : section.rows) {
+        table += markdown_row(one.row, section.kinds_of(one));
+        lists += policies(one.row);
+    }
+    return "| key | meaning | value | default | example |\n|---|---|---|---|---|\n" + table + lists;
 }
 
 std::string units_table() {
@@ -332,15 +399,12 @@ std::string roff(const std::string& text) {
 
 namespace {
 
-std::string roff_rows(const std::vector<KeyReference>& rows, const std::string& section) {
+std::string roff_rows(const Section& section) {
     std::string out;
-    for (const KeyReference& row : rows) {
-        if (section_of(row.path) != section) {
-            continue;
-        }
+    for (const KindsRow& one : section.rows) {
+        const KeyReference& row = one.row;
         out += fmt::format(".TP\n.B {}\n{}\n", roff(last_of(row.path)),
-                           roff(row.doc + (row.required ? " (required)" : "") +
-                                (row.policy.empty() ? "" : fmt::format(" (with kind: {})", row.policy))));
+                           roff(row.doc + limits_text(row, section.kinds_of(one), "")));
         const auto add = [&](const char* name, const std::string& text) {
             out += text.empty() ? "" : fmt::format(".br\n{}\n", roff(fmt::format("{}: {}", name, text)));
         };
@@ -364,23 +428,16 @@ std::string reference_manual(const DataDirectory& data, const std::string& versi
         "A scenario is a YAML file; its key kind says which keys it has besides. A section with a preset is written as "
         "its name (model: llama\\-3\\-8b), as keys, or as preset: and the keys to change. Quantities have units, and "
         "bits are not bytes.\n";
-    std::map<std::string, std::string> written;  // keys that there are already, and where
-    for (const std::string& kind : reference_kinds()) {
-        const std::vector<KeyReference> rows = reference_of_kind(kind, data);
-        std::string title = kind;
-        std::transform(title.begin(), title.end(), title.begin(),
-                       [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-        out += fmt::format(".SH KIND {}\n{}", title, roff_rows(rows, ""));
-        for (const KeyReference& section : rows) {
-            const std::string path = section.type == "list of maps" ? section.path + "[]" : section.path;
-            const std::string keys = section.section ? roff_rows(rows, path) : "";
-            if (keys.empty()) {
-                continue;
-            }
-            const auto [first, is_new] = written.emplace(keys, fmt::format("{} of kind {}", path, kind));
-            out += fmt::format(
-                ".SS {}\n{}", roff(path),
-                is_new ? roff(section.doc) + "\n" + keys : roff("The keys are those of " + first->second + ".") + "\n");
+    for (const auto& [title, kinds] :
+         {std::pair{"SCENARIOS", scenario_kind_names()}, {"SWEEPS", std::vector<std::string>{kSweep}}}) {
+        out += fmt::format(".SH {}\n", title);
+        for (const Section& section : sections_of(kinds, data)) {
+            const std::string in = kinds.size() > 1 && section.kinds != kinds
+                                       ? fmt::format(" (kind {})", fmt::join(section.kinds, ", "))
+                                       : "";
+            out += section.path.empty()
+                       ? roff_rows(section)
+                       : fmt::format(".SS {}\n{}\n{}", roff(section.path), roff(section.doc + in), roff_rows(section));
         }
     }
     return out + ".SH SEE ALSO\n.BR orrery (1)\n";
@@ -391,28 +448,22 @@ std::string reference_markdown(const DataDirectory& data) {
         "# Reference of the scenario language\n\n"
         "Written by `orrery help reference` from the descriptions that also read scenarios; `orrery help KIND KEY` "
         "shows one key.\n"
-        "A key with * is required. Examples are from the scenarios beside this file, where one has the key.\n"
+        "A key with * is required. A section stands here once, with the kinds of scenario that have it; a key that "
+        "only "
+        "some of these have names them. Examples are from the scenarios beside this file, where one has the key.\n"
         "A section with a preset is written as its name (`model: llama-3-8b`), as keys, or as `preset:` and the keys "
         "to change.\n\n"
         "Quantities have units, and bits are not bytes:\n\n" +
         units_table();
-    std::map<std::string, std::string> written;  // tables that there are already, and where
-    for (const std::string& kind : reference_kinds()) {
-        const std::vector<KeyReference> rows = reference_of_kind(kind, data);
-        out += fmt::format("\n## kind: {}\n\n{}", kind, markdown_section(rows, ""));
-        for (const KeyReference& section : rows) {
-            if (!section.section) {
-                continue;
+    for (const auto& [title, kinds] :
+         {std::pair{"Scenarios", scenario_kind_names()}, {"Sweeps", std::vector<std::string>{kSweep}}}) {
+        out += fmt::format("\n## {}\n", title);
+        for (const Section& section : sections_of(kinds, data)) {
+            if (!section.path.empty()) {
+                out += fmt::format("\n### `{}`\n\n{}. In kind {}.\n", section.path, section.doc,
+                                   fmt::join(section.kinds, ", "));
             }
-            const std::string path = section.type == "list of maps" ? section.path + "[]" : section.path;
-            const std::string table = markdown_section(rows, path);
-            if (table.empty()) {
-                continue;
-            }
-            const auto [first, is_new] = written.emplace(table, fmt::format("`{}` of kind {}", path, kind));
-            out += fmt::format("\n### {}: `{}`\n\n{}", kind, path,
-                               is_new ? fmt::format("{}.\n\n{}", section.doc, table)
-                                      : "The keys are those of " + first->second + ".\n");
+            out += "\n" + markdown_table(section);
         }
     }
     return out;
