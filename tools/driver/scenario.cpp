@@ -9,6 +9,7 @@
 #include "tools/driver/expect_key.hpp"
 #include "tools/driver/given_faults.hpp"
 #include "tools/driver/kind.hpp"
+#include "tools/driver/named_model.hpp"
 #include "tools/driver/scenario_checks.hpp"
 #include "workloads/trace/flow_trace.hpp"
 #include "workloads/training/offload.hpp"
@@ -298,6 +299,7 @@ void complete_job(const YamlNode& node, const DataDirectory& data, Scenario& sce
     keep_without_effect(
         node, scenario, [&](Fields& fields) { describe_job(fields, scenario); },
         [&](Fields& fields) { describe_job(fields, plain); }, errors);
+    add_model_limits(scenario.model.name, data, scenario.without_effect);
     if (errors.size() == before) {
         complete(scenario.model);
     }
@@ -402,6 +404,7 @@ Scenario read_scenario(const YamlNode& root, const std::string& name, const Data
         throw ConfigError(errors);
     }
     complete(scenario.model);
+    add_model_limits(scenario.model.name, data, scenario.without_effect);
     const FabricShape shape = shape_of(scenario.cluster, scenario.cluster_mark, cluster);
     if (const std::int64_t rails = scenario.network.packets.nic.rails; rails > std::max(1U, shape.nics_per_node)) {
         throw ConfigError({scenario.network_mark.error(
