@@ -1,4 +1,4 @@
-// What presets leave out is noted.
+// Scenarios that name a checkpoint in place of a preset.
 
 #include "tests/support/support.hpp"
 
@@ -26,8 +26,43 @@ bool notes(const Scenario& scenario, const std::string& text) {
 
 }  // namespace
 
+TEST_CASE("a served checkpoint brings its preset and its precision, unless the engine has another") {
+    const Scenario dense = test::scenario(served("Qwen/Qwen3-32B-FP8", ""));
+    CHECK(dense.model.name == "qwen3-32b");
+    CHECK(dense.engine.weights == Precision::fp8);
+    CHECK(!dense.engine.experts.has_value());
+    CHECK(test::scenario(served("Qwen/Qwen3-32B-FP8", ", weights: bf16")).engine.weights == Precision::bf16);
+    CHECK(test::scenario(served("Qwen/Qwen3-32B", "")).engine.weights == Precision::bf16);
+    CHECK(test::scenario(served("{preset: Qwen/Qwen3-14B-AWQ, sequence: 1024}", "")).engine.weights ==
+          Precision::int4);
+    const Scenario experts = test::scenario(served("openai/gpt-oss-120b", ""));
+    CHECK(experts.engine.weights == Precision::bf16);
+    CHECK(experts.engine.experts == Precision::fp4);
+    const Scenario blocks = test::scenario(served("deepseek-ai/DeepSeek-R1-0528", ""));
+    CHECK(blocks.engine.weights == Precision::fp8);
+    CHECK(blocks.engine.scaling == Scaling::block);
+    // The name of a preset says nothing of precision.
+    CHECK(test::scenario(served("gpt-oss-120b", ", weights: fp8")).engine.weights == Precision::fp8);
+    CHECK(!test::scenario(served("gpt-oss-120b", "")).engine.experts.has_value());
+}
+
 TEST_CASE("what a preset leaves out of a model is a note of its runs") {
-    CHECK(notes(test::scenario(served("qwen3.5-397b-a17b", ", weights: fp8")),
-                "not modelled of qwen3.5-397b-a17b: gated"));
-    CHECK(!notes(test::scenario(served("qwen3-32b", "")), "qwen3"));
+    CHECK(notes(test::scenario(served("Qwen/Qwen3.5-397B-A17B-FP8", "")), "not modelled of qwen3.5-397b-a17b: gated"));
+    CHECK(notes(test::scenario(served("Qwen/Qwen2.5-VL-72B-Instruct", "")),
+                "'qwen2.5-72b', without its vision encoder"));
+    CHECK(!notes(test::scenario(served("Qwen/Qwen3-32B-FP8", "")), "qwen3"));
+}
+
+TEST_CASE("training takes checkpoints in 16 bits by their names and refuses others") {
+    const auto training = [](const std::string& model) {
+        return fmt::format(
+            "orrery: 1\nkind: training\ncluster: {{nodes: 1, node: dgx-h100}}\nmodel: {{preset: {}, sequence: 1024}}\n"
+            "plan: {{tensor: 8, micro_batch: 1, global_batch: 1}}\n",
+            model);
+    };
+    CHECK(test::scenario(training("meta-llama/Llama-3.1-8B-Instruct")).model.name == "llama-3.1-8b");
+    const std::string said = test::refusal(training("Qwen/Qwen3-32B-FP8"));
+    CHECK_MESSAGE(said.find("'Qwen/Qwen3-32B-FP8' is a checkpoint in fp8, and training starts from weights in 16 bits: "
+                            "name the preset 'qwen3-32b'") != std::string::npos,
+                  said);
 }

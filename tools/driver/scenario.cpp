@@ -341,10 +341,11 @@ static void check_classes(const YamlNode& root, const Scenario& scenario, std::v
     }
 }
 
-Scenario read_scenario(const YamlNode& root, const std::string& name, const DataDirectory& data) {
+// With models named by their presets. `errors` and `notes`: what their names have brought.
+static Scenario read_with_presets(const YamlNode& root, const std::string& name, const DataDirectory& data,
+                                  std::vector<Diagnostic> errors, std::vector<std::string> notes) {
     Scenario scenario;
     scenario.name = name;
-    std::vector<Diagnostic> errors;
     if (root.kind != YamlNode::Kind::map) {
         throw ConfigError({root.mark.error("a scenario is a map that starts with 'orrery: 1'")});
     }
@@ -404,13 +405,21 @@ Scenario read_scenario(const YamlNode& root, const std::string& name, const Data
         throw ConfigError(errors);
     }
     complete(scenario.model);
-    add_model_limits(scenario.model.name, data, scenario.without_effect);
+    add_model_limits(scenario.model.name, data, notes);
+    scenario.without_effect.insert(scenario.without_effect.end(), notes.begin(), notes.end());
     const FabricShape shape = shape_of(scenario.cluster, scenario.cluster_mark, cluster);
     if (const std::int64_t rails = scenario.network.packets.nic.rails; rails > std::max(1U, shape.nics_per_node)) {
         throw ConfigError({scenario.network_mark.error(
             fmt::format("nic.rails is {}, but a node has {} NICs", rails, shape.nics_per_node))});
     }
     return scenario;
+}
+
+Scenario read_scenario(const YamlNode& root, const std::string& name, const DataDirectory& data) {
+    std::vector<Diagnostic> errors;
+    std::vector<std::string> notes;
+    const YamlNode named = with_named_models(root, data, errors, notes);
+    return read_with_presets(named, name, data, std::move(errors), std::move(notes));
 }
 
 Scenario load_scenario(const std::string& path, const std::vector<std::string>& overrides, const DataDirectory& data) {

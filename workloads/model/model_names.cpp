@@ -2,15 +2,19 @@
 
 #include "sim/base/error.hpp"
 #include "sim/config/yaml_tree.hpp"
+#include "workloads/model/model_spec.hpp"
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
 #include <fstream>
 
 namespace orrery::inline model {
 
 namespace {
 
+constexpr const char* kNames = "workloads/data/model_names.csv";
 constexpr const char* kSources = "workloads/data/model_sources.csv";
 
 struct Line {
@@ -47,7 +51,161 @@ std::vector<Line> read_table(const std::string& path, std::size_t columns) {
     return out;
 }
 
+std::string lower(std::string text) {
+    std::transform(text.begin(), text.end(), text.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    return text;
+}
+
+/// A row of names: that of a checkpoint, or a rule, whose star stands for the rest of a name.
+struct NameRow {
+    std::string owner;  ///< before the slash; empty: any
+    std::string text;   ///< behind it, in lower case; of a rule without its star
+    bool suffix = false, prefix = false;
+    NamedCheckpoint of;
+    Mark mark;
+
+    [[nodiscard]] bool rule() const { return suffix || prefix; }
+    /// Whether the rule takes something off a name, and leaves something of it. A # stands for any digit.
+    [[nodiscard]] bool takes(const std::string& from, const std::string& name) const {
+        if (!rule() || name.size() <= text.size() || (!owner.empty() && owner != from)) {
+            return false;
+        }
+        const std::string part = prefix ? name.substr(0, text.size()) : name.substr(name.size() - text.size());
+        return std::equal(part.begin(), part.end(), text.begin(), [](unsigned char c, char wanted) {
+            return wanted == '#' ? std::isdigit(c) != 0 : c == static_cast<unsigned char>(wanted);
+        });
+    }
+};
+
+std::vector<NameRow> read_names(const DataDirectory& data) {
+    std::vector<NameRow> out;
+    for (const std::string& root : {data.own(), data.root()}) {
+        if (root.empty()) {
+            continue;
+        }
+        for (const Line& line : read_table(fmt::format("{}/{}", root, kNames), 6)) {
+            NameRow row;
+            row.text = lower(line.cells[0]);
+            row.mark = line.mark;
+            if (const std::size_t slash = row.text.rfind('/'); slash != std::string::npos) {
+                row.owner = row.text.substr(0, slash);
+                row.text = row.text.substr(slash + 1);
+            }
+            row.suffix = row.text.rfind('*', 0) == 0;
+            row.prefix = !row.suffix && row.text.ends_with('*');
+            std::erase(row.text, '*');
+            if (row.text.empty()) {
+                throw ConfigError({row.mark.error("names nothing")});
+            }
+            row.of = {line.cells[1], line.cells[2], line.cells[3], line.cells[4], line.cells[5]};
+            for (const std::string& precision : {row.of.weights, row.of.experts}) {
+                const std::vector<std::string>& known = precision_names();
+                if (!precision.empty() && std::find(known.begin(), known.end(), precision) == known.end()) {
+                    throw ConfigError({row.mark.error(fmt::format("'{}' is no precision", precision))});
+                }
+            }
+            out.push_back(std::move(row));
+        }
+    }
+    return out;
+}
+
+const NameRow* row_of(const std::vector<NameRow>& rows, const std::string& owner, const std::string& name) {
+    const NameRow* found = nullptr;
+    for (const NameRow& row : rows) {
+        if (!row.rule() && row.text == name && (row.owner == owner || found == nullptr)) {
+            const bool exact = row.owner == owner;
+            found = &row;
+            if (exact) {
+                break;
+            }
+        }
+    }
+    return found;
+}
+
+// Of the rules that take something off a name the one that takes most, and of several the one for its owner.
+const NameRow* rule_for(const std::vector<NameRow>& rows, const std::string& owner, const std::string& name) {
+    const NameRow* best = nullptr;
+    const auto rank = [](const NameRow& row) { return std::pair(row.text.size(), !row.owner.empty()); };
+    for (const NameRow& row : rows) {
+        if (row.takes(owner, name) && (best == nullptr || rank(row) > rank(*best))) {
+            best = &row;
+        }
+    }
+    return best;
+}
+
+bool narrow(const std::string& precision) {
+    return precision == "fp8" || precision == "fp4" || precision == "int8" || precision == "int4";
+}
+
 }  // namespace
+
+bool NamedCheckpoint::quantised() const {
+    return narrow(weights) || narrow(experts);
+}
+
+std::string NamedCheckpoint::precision() const {
+    return experts.empty() || experts == weights
+               ? weights
+               : fmt::format("{}, experts in {}", weights.empty() ? "bf16" : weights, experts);
+}
+
+std::optional<NamedCheckpoint> find_checkpoint(const std::string& name, const DataDirectory& data) {
+    const std::vector<std::string> presets = data.names(kModelPresets);
+    const auto known = [&](const std::string& preset) {
+        return std::binary_search(presets.begin(), presets.end(), preset);
+    };
+    if (known(name)) {
+        return NamedCheckpoint{name, "", "", "", ""};
+    }
+    const std::size_t slash = name.rfind('/');
+    const std::string owner = slash == std::string::npos ? "" : lower(name.substr(0, slash));
+    std::string rest = lower(slash == std::string::npos ? name : name.substr(slash + 1));
+    const std::vector<NameRow> rows = read_names(data);
+    const NameRow* format = nullptr;  // the rule that says the precision: the last suffix
+    std::string left_out;
+    for (;;) {
+        NamedCheckpoint out;
+        if (const NameRow* row = row_of(rows, owner, rest)) {
+            if (!known(row->of.preset)) {
+                throw ConfigError({row->mark.error(fmt::format("'{}' is no preset of a model", row->of.preset))});
+            }
+            out = row->of;
+        } else if (known(rest)) {
+            out.preset = rest;
+        }
+        if (!out.preset.empty()) {
+            const bool experts = data.preset(kModelPresets, out.preset)->find("experts") != nullptr;
+            if (format != nullptr) {
+                // Formats for experts alone leave attention and what else is dense in 16 bits.
+                const bool alone = experts && !format->of.experts.empty();
+                out.weights = alone ? "bf16" : format->of.weights;
+                out.experts = alone ? format->of.experts : "";
+                out.scaling = format->of.scaling;
+            }
+            if (out.experts == out.weights) {
+                out.experts.clear();
+            }
+            if (!experts || (out.experts.empty() ? out.weights : out.experts) != "fp8") {
+                out.scaling.clear();  // the factors of other formats are not told apart
+            }
+            out.left_out = out.left_out.empty() ? left_out : out.left_out;
+            return out;
+        }
+        const NameRow* rule = rule_for(rows, owner, rest);
+        if (rule == nullptr) {
+            return std::nullopt;
+        }
+        if (format == nullptr && !rule->of.weights.empty()) {
+            format = rule;
+        }
+        left_out = rule->of.left_out.empty() ? left_out : rule->of.left_out;
+        rest = rule->prefix ? rest.substr(rule->text.size()) : rest.substr(0, rest.size() - rule->text.size());
+    }
+}
 
 std::vector<ModelSource> model_sources(const DataDirectory& data) {
     std::vector<ModelSource> out;

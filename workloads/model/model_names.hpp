@@ -1,12 +1,37 @@
 #pragma once
-// Where presets of models come from, what is published of them, and what their descriptions leave out: workloads/data/model_sources.csv.
+// Models by the names that people use: Hugging Face ids, in any case, and their short forms.
+//
+// A name says which preset describes the model and in which precision its checkpoint stores the weights. Both come from
+// workloads/data/model_names.csv and, before it, from the same file in a data folder of the user's own: rows of names, and rules for what
+// checkpoints of one model add to its name (-Instruct, -FP8, -AWQ, -0528). Scope: rules tell formats apart by their usual suffix; which
+// modules a checkpoint leaves in 16 bits is known for those with a row of their own.
+// What the description of a preset leaves out stands in workloads/data/model_sources.csv, beside its source and published parameters.
 
 #include "sim/config/data_directory.hpp"
 
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace orrery::inline model {
+
+/// A checkpoint of a model. Empty precisions: the name says nothing of them.
+struct NamedCheckpoint {
+    std::string preset;
+    std::string weights;   ///< of dense products; a name of precision_names()
+    std::string experts;   ///< of routed experts, where they differ
+    std::string scaling;   ///< of the experts: tensor or block
+    std::string left_out;  ///< what it has beside what the preset describes, such as a vision encoder
+
+    /// Its weights are in fewer than 16 bits, all or those of experts.
+    [[nodiscard]] bool quantised() const;
+    /// Its precision in words: "fp8", or "bf16, experts in fp4".
+    [[nodiscard]] std::string precision() const;
+};
+
+/// The checkpoint of a name; none where neither a row nor a rule leads to a preset. The name of a preset is that preset, in no
+/// precision. Throws ConfigError for a table that is malformed or names no preset, with the line.
+[[nodiscard]] std::optional<NamedCheckpoint> find_checkpoint(const std::string& name, const DataDirectory& data);
 
 /// Where a preset comes from, and what is published of it.
 struct ModelSource {

@@ -128,10 +128,10 @@ TEST_CASE("a tab in the indentation is said to be one, at its place") {
 }
 
 TEST_CASE(
-    "a model called as Hugging Face does leads to the preset and to the importer; files of importers are presets") {
-    const std::string unknown = test::refusal(with(test::kSmallTraining, "model:", "model: Qwen/Qwen3-32B\nx:"));
+    "an unknown name of Hugging Face leads to the nearest preset and to the importer; files of importers are presets") {
+    const std::string unknown = test::refusal(with(test::kSmallTraining, "model:", "model: Qwen/Qwen3-32C\nx:"));
     CHECK_MESSAGE(
-        unknown.find("unknown model preset 'Qwen/Qwen3-32B' (did you mean 'qwen3-32b'?)") != std::string::npos,
+        unknown.find("unknown model preset 'Qwen/Qwen3-32C' (did you mean 'qwen3-32b'?)") != std::string::npos,
         unknown);
     CHECK(unknown.find("'orrery import hf-config config.json'") != std::string::npos);
     const test::Folder folder;
