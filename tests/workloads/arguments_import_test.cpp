@@ -122,6 +122,11 @@ TEST_CASE("a vLLM command line becomes its engine") {
     CHECK(small.cluster.node.gpus == 2);
     CHECK(small.requests.rate == 4);
     CHECK(small.requests.prompt.mean == 512);
+    // The name of a checkpoint says its precision, unless a flag does.
+    const Scenario four = imported("vllm-args", "vllm serve Qwen/Qwen3-14B-AWQ --enforce-eager");
+    CHECK(four.model.name == "qwen3-14b");
+    CHECK(four.engine.weights == Precision::int4);
+    CHECK(imported("vllm-args", "vllm serve /models/Qwen3-14B-AWQ -q fp8").engine.weights == Precision::fp8);
     // The plainest command line of all has no flag.
     CHECK(imported("vllm-args", "vllm serve llama-3-8b").engine.mixed.tensor == 1);
 }
@@ -239,6 +244,7 @@ TEST_CASE("arguments and configurations that say too little or nothing are refus
              "hybrid_override_pattern": "ME"})",
          "input:2:14: error: 'hybrid_override_pattern' has letters beside M, - and *"},
         {"vllm-args", "--tensor-parallel-size 2", "input:1:1: error: names no model"},
+        {"vllm-args", "vllm serve ... --tensor-parallel-size 2", "input:1:1: error: names no model"},
         {"vllm-args", "# a\nvllm serve x --tensor-parallel-size 0",
          "input:2:14: error: --tensor-parallel-size must be a whole"},
         {"hf-config", "[]", "input:1:1: error: is no JSON object"},

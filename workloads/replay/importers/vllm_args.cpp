@@ -1,8 +1,8 @@
 // The command line of vLLM (vllm serve, vllm/engine/arg_utils.py; its benchmarks' --request-rate and the like) as a serving
 // scenario: the engine, and requests where the line says them.
 //
-// Claims: the flags that decide times and memory here, with vLLM's own defaults where they differ from Orrery's. The model is a
-// preset by the last part of its name; --config FILE of 'orrery import hf-config' makes others.
+// Claims: the flags that decide times and memory here, with vLLM's own defaults where they differ from Orrery's. The model
+// keeps its name, by which scenarios find its preset and precision; 'orrery import hf-config' describes others.
 
 #include "sim/base/error.hpp"
 #include "workloads/replay/importers/command_text.hpp"
@@ -19,24 +19,13 @@ std::string number(const std::optional<std::int64_t>& value) {
     return value ? std::to_string(*value) : "";
 }
 
-// "meta-llama/Meta-Llama-3-70B-Instruct" is the preset llama-3-70b.
-std::string preset_of(std::string name) {
-    name = name.substr(name.rfind('/') + 1);
-    std::string out;
-    for (const char c : name) {
-        const auto byte = static_cast<unsigned char>(c);
-        out += std::isalnum(byte) != 0 || c == '-' || c == '.' ? static_cast<char>(std::tolower(byte)) : '-';
-    }
-    if (out.rfind("meta-", 0) == 0) {
-        out = out.substr(5);
-    }
-    for (const char* end : {"-fp8", "-awq", "-gptq", "-instruct", "-chat", "-hf", "-v0.1", "-base"}) {
-        const std::string text = end;
-        if (out.size() > text.size() && out.ends_with(text)) {
-            out.resize(out.size() - text.size());
-        }
-    }
-    return out.substr(0, 80);
+// The name as it stands, as a YAML word: scenarios find presets by the names of checkpoints. Empty where it is none, such as "...".
+std::string model_word(const std::string& name) {
+    const auto plain = [](unsigned char c) {
+        return std::isalnum(c) != 0 || c == '-' || c == '.' || c == '_' || c == '/';
+    };
+    const bool named = std::any_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) != 0; });
+    return named && std::all_of(name.begin(), name.end(), plain) ? name.substr(0, 200) : "";
 }
 
 std::string weights_of(CommandText& flags) {
@@ -111,12 +100,14 @@ Imported read_arguments(const ImportInput& input) {
     if (model.empty() && serve != words.end() && serve + 1 != words.end()) {
         model = *(serve + 1);
     }
+    model = model_word(model);
     if (model.empty()) {
         throw ConfigError({Diagnostic{input.path(), 1, 1, "names no model: --model NAME, or vllm serve NAME"}});
     }
     out.notes.assumed(
-        fmt::format("'{}' is the preset of the model (orrery list models; orrery import hf-config makes others)",
-                    preset_of(model)));
+        fmt::format("'{}' leads to a preset and the precision of its checkpoint (orrery list models; orrery import "
+                    "hf-config describes others)",
+                    model));
     const std::int64_t tensor = flags.degree({"tensor-parallel-size", "tp"});
     const std::int64_t pipeline = flags.degree({"pipeline-parallel-size", "pp"});
     const std::int64_t replicas = flags.degree({"data-parallel-size", "dp"});
@@ -132,7 +123,7 @@ Imported read_arguments(const ImportInput& input) {
         "# What do clients of this vLLM see? Written by 'orrery import vllm-args'.\norrery: 1\nkind: serving\n" +
         yaml_section("cluster", {{"nodes", std::to_string((gpus + 7) / 8)},
                                  {"node", gpus < 8 ? fmt::format("{{preset: {}, gpus: {}}}", node, gpus) : node}}) +
-        fmt::format("model: {}\n", preset_of(model)) + yaml_section("engine", engine) +
+        fmt::format("model: {}\n", model) + yaml_section("engine", engine) +
         yaml_section("requests", requests_of(flags, out.notes));
     out.use = "'orrery run' as it is";
     flags.count(out.notes);
