@@ -2,6 +2,7 @@
 
 #include "sim/base/input_file.hpp"
 #include "tools/driver/scenario.hpp"
+#include "workloads/model/model_names.hpp"
 #include "workloads/replay/recorded_device.hpp"
 #include "workloads/training/state_space.hpp"
 
@@ -25,6 +26,13 @@ std::string preset_named(const PresetKind& kind, const std::string& name, const 
     const std::string nearest = nearest_name(name, names);
     throw ConfigError(fmt::format("unknown {} preset '{}'{}; 'orrery list {}s' shows them all", kind.what, name,
                                   nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest), kind.what));
+}
+
+// The model that is asked for, by the name of a preset or of a checkpoint.
+NamedCheckpoint model_asked_for(const StarterFacts& facts, const DataDirectory& data) {
+    const std::string name = facts.model.empty() ? "llama-3-8b" : facts.model;
+    const std::optional<NamedCheckpoint> found = find_checkpoint(name, data);
+    return found ? *found : NamedCheckpoint{preset_named(kModelPresets, name, data), "", "", "", ""};
 }
 
 // The node that a device is sold in: one that is named after a whole system first.
@@ -153,7 +161,13 @@ struct PlannedModel {
 };
 
 PlannedModel planned_model(const StarterFacts& facts, const Machines& on, const DataDirectory& data) {
-    const std::string name = preset_named(kModelPresets, facts.model.empty() ? "llama-3-8b" : facts.model, data);
+    const NamedCheckpoint asked = model_asked_for(facts, data);
+    if (asked.quantised()) {
+        throw ConfigError(
+            fmt::format("'{}' is a checkpoint in {}, and training starts from weights in 16 bits: --model {}",
+                        facts.model, asked.precision(), asked.preset));
+    }
+    const std::string& name = asked.preset;
     const ModelSpec model = model_named(name, data);
     SoftwareSpec software;
     std::vector<Diagnostic> errors;
@@ -242,24 +256,30 @@ struct ServedModel {
 };
 
 ServedModel served_model(const StarterFacts& facts, const Machines& on, const DataDirectory& data) {
-    const std::string name = preset_named(kModelPresets, facts.model.empty() ? "llama-3-8b" : facts.model, data);
-    const ModelSpec model = model_named(name, data);
+    const NamedCheckpoint asked = model_asked_for(facts, data);
+    const bool stored = asked.quantised();  // the scenario keeps the checkpoint's name, and so its precision
+    const std::string name = stored ? facts.model : asked.preset;
+    const ModelSpec model = model_named(asked.preset, data);
+    const std::vector<std::string>& precisions = precision_names();
+    const std::string most_in = stored && !asked.experts.empty() ? asked.experts : stored ? asked.weights : "bf16";
+    const double weights =
+        model.parameters() *
+        bytes_of(static_cast<Precision>(std::find(precisions.begin(), precisions.end(), most_in) - precisions.begin()));
     if (model.hybrid()) {
         throw InfeasibleError(fmt::format("{} has layers by a 'pattern' and is not served here, only trained", name));
     }
     std::int64_t tensor = 1;
-    // Weights in 16 bits take at most seven tenths, so that the cache has room.
-    while (tensor < on.node.gpus &&
-           2 * model.parameters() > 0.7 * static_cast<double>(tensor) * on.node.gpu.memory.value) {
+    // Weights take at most seven tenths, so that the cache has room.
+    while (tensor < on.node.gpus && weights > 0.7 * static_cast<double>(tensor) * on.node.gpu.memory.value) {
         tensor *= 2;
     }
     // Weights with what the engine keeps aside fill at most nine tenths, less some room for caches.
     const double most = 0.85 * on.node.gpu.memory.value - EngineSpec().reserved_memory;
-    if (2 * model.parameters() > most * static_cast<double>(tensor) || model.heads % tensor != 0) {
-        throw InfeasibleError(
-            fmt::format("{} in 16 bits needs {:.0f} GiB and does not fit into {} GPUs of a node ({}): take another "
-                        "device or more of its GPUs",
-                        name, 2 * model.parameters() / (1024.0 * 1024 * 1024), tensor, on.preset));
+    if (weights > most * static_cast<double>(tensor) || model.heads % tensor != 0) {
+        throw InfeasibleError(fmt::format(
+            "{} in {} needs {:.0f} GiB and does not fit into {} GPUs of a node ({}): take another "
+            "device or more of its GPUs",
+            name, stored ? asked.precision() : "16 bits", weights / (1024.0 * 1024 * 1024), tensor, on.preset));
     }
     return {name, tensor};
 }
