@@ -52,12 +52,7 @@ TEST_CASE("every preset of a model has a source and the parameters that are publ
         // A wider tolerance is for what the description leaves out, or for a published figure in whole billions.
         CHECK_MESSAGE((source.tolerance <= 2 || !source.not_modelled.empty()), name);
         // Of published active parameters some count the embedding, some the head alone, and some neither.
-        const double idle =
-            model.experts.count == 0
-                ? 0
-                : static_cast<double>(model.expert_layers()) * model.routed_parameters() *
-                      (1 - static_cast<double>(model.experts.topk) / static_cast<double>(model.experts.count));
-        const double active = (model.parameters() - idle) / 1e9;
+        const double active = active_parameters(model) / 1e9;
         const double tables = 2 * model.embedding_parameters() / 1e9;
         const bool near = active - tables < source.active * 1.1 && active > source.active * 0.9;
         CHECK_MESSAGE((near || source.active == 0 || !source.not_modelled.empty()),

@@ -6,14 +6,17 @@
 #include "tools/program/terminal.hpp"
 #include "tools/reference/reference.hpp"
 #include "workloads/collective/algorithms/algorithm.hpp"
+#include "workloads/model/model_names.hpp"
 #include "workloads/replay/importers/importer.hpp"
 #include "workloads/serving/cluster/routers/router.hpp"
+#include "workloads/serving/cost/step_cost.hpp"
 #include "workloads/serving/requests/formats/trace_format.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <set>
 
 namespace orrery::inline program {
@@ -41,6 +44,38 @@ Topic presets(const PresetKind& kind) {
                 }
                 return rows;
             }};
+}
+
+// What tells models apart: weights and caches in 16 bits.
+Rows models(const DataDirectory& data) {
+    std::map<std::string, std::string> sources;
+    for (const ModelSource& row : model_sources(data)) {
+        sources[row.preset] = row.source;
+    }
+    const auto billions = [](double parameters) {
+        const double billion = parameters / 1e9;
+        return billion >= 1000 ? fmt::format("{:.2f} T", billion / 1000)
+                               : fmt::format("{:.{}f} B", billion, billion < 10 ? 2 : 1);
+    };
+    Rows rows;
+    for (const std::string& preset : data.names(kModelPresets)) {
+        ModelSpec model;
+        std::vector<Diagnostic> errors;
+        read_fields(load_yaml(data.path(kModelPresets, preset)), data, errors,
+                    [&](Fields& fields) { describe(fields, model); });
+        if (!errors.empty()) {  // of a folder of the user's own: scenarios say what is wrong with it
+            rows.push_back({preset, "", "", "", "", "", ""});
+            continue;
+        }
+        complete(model);
+        const double total = model.parameters();
+        rows.push_back(
+            {preset, billions(total), billions(active_parameters(model)), std::to_string(model.sequence),
+             fmt::format("{:.1f} GiB", 2 * total / (1024.0 * 1024 * 1024)),
+             model.hybrid() ? "" : fmt::format("{:.1f} KiB", cache_bytes_per_token(model, Precision::bf16) / 1024),
+             sources[preset]});
+    }
+    return rows;
 }
 
 // A table of policies; `key` is where a scenario names one.
@@ -103,7 +138,10 @@ Rows metrics(const DataDirectory&) {
 }
 
 std::vector<Topic> topics() {
-    return {presets(kModelPresets),
+    return {{"models",
+             "models (weights and cache in 16 bits)",
+             {"model", "parameters", "active", "context", "weights", "cache/token", "source"},
+             models},
             presets(kNodePresets),
             presets(kHostPresets),
             presets(kDevicePresets),

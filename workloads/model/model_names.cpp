@@ -236,4 +236,12 @@ std::string not_modelled(const std::string& preset, const DataDirectory& data) {
     return "";
 }
 
+double active_parameters(const ModelSpec& model) {
+    if (model.experts.count == 0) {
+        return model.parameters();
+    }
+    const double idle = 1 - static_cast<double>(model.experts.topk) / static_cast<double>(model.experts.count);
+    return model.parameters() - static_cast<double>(model.expert_layers()) * model.routed_parameters() * idle;
+}
+
 }  // namespace orrery::inline model

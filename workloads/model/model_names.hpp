@@ -15,6 +15,8 @@
 
 namespace orrery::inline model {
 
+struct ModelSpec;
+
 /// A checkpoint of a model. Empty precisions: the name says nothing of them.
 struct NamedCheckpoint {
     std::string preset;
@@ -47,5 +49,8 @@ struct ModelSource {
 [[nodiscard]] std::vector<ModelSource> model_sources(const DataDirectory& data);
 /// What the description of a preset leaves out; empty for one without a row.
 [[nodiscard]] std::string not_modelled(const std::string& preset, const DataDirectory& data);
+
+/// Parameters that a token uses: all but those of the routed experts that it does not go to. With both tables.
+[[nodiscard]] double active_parameters(const ModelSpec& model);
 
 }  // namespace orrery::inline model
