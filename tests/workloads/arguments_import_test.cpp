@@ -225,6 +225,69 @@ TEST_CASE("a config.json of a model that sees brings its encoder, or says that i
     CHECK(!qwen.encoder.given());
 }
 
+TEST_CASE("a config.json says what of it is not modelled, and is read in the spellings that are in use") {
+    const auto read = [](const std::string& json) {
+        return import_file("hf-config", ImportInput::of_bytes("config.json", json));
+    };
+    const auto model_of = [](const Imported& out) {
+        ModelSpec model;
+        std::vector<Diagnostic> errors;
+        const YamlNode root = parse_yaml(out.text, "model.yaml");
+        read_fields(*root.find("model"), data(), errors, [&](Fields& fields) { describe(fields, model); });
+        REQUIRE(errors.empty());
+        complete(model);
+        return model;
+    };
+    const auto leaves_out = [](const Imported& out, const std::string& text) {
+        const ImportNotes::Counts& all = out.notes.left_out();
+        return std::any_of(all.begin(), all.end(),
+                           [&](const auto& note) { return note.first.find(text) != std::string::npos; });
+    };
+    const std::string sizes =
+        R"("num_hidden_layers": 4, "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 100)";
+    // Layers by kind.
+    const Imported windows = read("{" + sizes + R"(, "sliding_window": 8, "layer_types": ["sliding_attention",
+        "full_attention", "sliding_attention", "full_attention"]})");
+    CHECK(model_of(windows).window == 8);
+    CHECK(model_of(windows).full_every == 2);
+    CHECK(!leaves_out(windows, "layer_types"));
+    const Imported linear = read("{" + sizes + R"(, "full_attention_interval": 4, "linear_num_value_heads": 32,
+        "layer_types": ["linear_attention", "linear_attention", "linear_attention", "full_attention"]})");
+    CHECK(model_of(linear).window == 0);
+    for (const char* key : {"layer_types", "full_attention_interval", "linear_num_value_heads"}) {
+        CHECK_MESSAGE(leaves_out(linear, fmt::format("'{}', which is not modelled", key)), std::string(key));
+    }
+    CHECK(leaves_out(read("{" + sizes + R"(, "index_topk": 2048})"), "'index_topk', which is not modelled"));
+    // Experts in every second layer, beside one that all tokens see.
+    const ModelSpec interleaved = model_of(read(R"({"text_config": {"model_type": "llama4_text", )" + sizes +
+                                                R"(, "interleave_moe_layer_step": 2, "intermediate_size": 32,
+        "intermediate_size_mlp": 128, "num_local_experts": 8, "num_experts_per_tok": 1}})"));
+    CHECK(interleaved.experts.every == 2);
+    CHECK(interleaved.experts.ffn == 32);
+    CHECK(interleaved.experts.shared == 32);
+    CHECK(interleaved.ffn == 128);
+    CHECK(!interleaved.tied_embeddings);
+    const ModelSpec spelled = model_of(read("{" + sizes + R"(, "num_experts": 8, "num_experts_per_token": 2,
+        "num_shared_experts": 1, "moe_intermediate_size": 16})"));
+    CHECK(spelled.experts.topk == 2);
+    CHECK(spelled.experts.shared == 16);
+    // The root says of the whole model what its language part does not.
+    CHECK(!model_of(read(R"({"tie_word_embeddings": false, "text_config": {)" + sizes + "}}")).tied_embeddings);
+    // Python's numbers, and what a checkpoint stores.
+    CHECK(model_of(read("{" + sizes + R"(, "time_step_limit": [0.0, Infinity, -Infinity, NaN]})")).layers == 4);
+    const std::vector<std::pair<const char*, const char*>> formats = {
+        {R"({"quant_method": "fp8", "weight_block_size": [128, 128]})", "fp8 (engine: {weights: fp8})"},
+        {R"({"quant_method": "mxfp4"})", "mxfp4 (engine: {weights: bf16, experts: fp4})"},
+        {R"({"quant_method": "awq", "bits": 4})", "awq (engine: {weights: int4})"},
+        {R"({"quant_method": "gptq", "bits": 8})", "gptq (engine: {weights: int8})"},
+        {R"({"quant_algo": "NVFP4", "quant_method": "modelopt"})", "modelopt (engine: {experts: fp4} or"},
+        {R"({"quant_method": "aqlm"})", "aqlm (not known here)"}};
+    for (const auto& [stored, said] : formats) {
+        CHECK_MESSAGE(leaves_out(read("{" + sizes + R"(, "quantization_config": )" + stored + "}"), said),
+                      std::string(stored));
+    }
+}
+
 TEST_CASE("arguments and configurations that say too little or nothing are refused by name") {
     const std::vector<std::tuple<const char*, const char*, const char*>> cases = {
         {"megatron-args", "", "input:1:1: error: holds no flag"},
