@@ -86,6 +86,8 @@ TEST_CASE("names that command lines use lead to a preset and the precision of th
              {"internlm/Intern-S1", "qwen3-235b-a22b", ""},
              {"internlm/Intern-S1-FP8", "qwen3-235b-a22b", "fp8"},
              {"OpenGVLab/InternVL3_5-8B", "qwen3-8b", ""},
+             {"LiquidAI/LFM2.5-1.2B-Instruct", "lfm2-1.2b", ""},
+             {"LiquidAI/LFM2.5-8B-A1B", "lfm2.5-8b-a1b", ""},
              {"nvidia/Llama-3.3-70B-Instruct-FP4", "llama-3.1-70b", "fp4"},
              {"nvidia/Llama-3.3-70B-Instruct-FP8", "llama-3.1-70b", "fp8"},
              {"nvidia/Llama-4-Scout-17B-16E-Instruct-FP4", "llama-4-scout", "bf16, experts in fp4"},
