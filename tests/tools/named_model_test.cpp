@@ -33,8 +33,7 @@ TEST_CASE("a served checkpoint brings its preset and its precision, unless the e
     CHECK(!dense.engine.experts.has_value());
     CHECK(test::scenario(served("Qwen/Qwen3-32B-FP8", ", weights: bf16")).engine.weights == Precision::bf16);
     CHECK(test::scenario(served("Qwen/Qwen3-32B", "")).engine.weights == Precision::bf16);
-    CHECK(test::scenario(served("{preset: Qwen/Qwen3-14B-AWQ, sequence: 1024}", "")).engine.weights ==
-          Precision::int4);
+    CHECK(test::scenario(served("{preset: Qwen/Qwen3-14B-AWQ, sequence: 1024}", "")).engine.weights == Precision::int4);
     const Scenario experts = test::scenario(served("openai/gpt-oss-120b", ""));
     CHECK(experts.engine.weights == Precision::bf16);
     CHECK(experts.engine.experts == Precision::fp4);
@@ -48,8 +47,8 @@ TEST_CASE("a served checkpoint brings its preset and its precision, unless the e
 
 TEST_CASE("what a preset leaves out of a model is a note of its runs") {
     CHECK(notes(test::scenario(served("Qwen/Qwen3.5-397B-A17B-FP8", "")), "not modelled of qwen3.5-397b-a17b: gated"));
-    CHECK(notes(test::scenario(served("Qwen/Qwen2.5-VL-72B-Instruct", "")),
-                "'qwen2.5-72b', without its vision encoder"));
+    CHECK(
+        notes(test::scenario(served("Qwen/Qwen2.5-VL-72B-Instruct", "")), "'qwen2.5-72b', without its vision encoder"));
     CHECK(!notes(test::scenario(served("Qwen/Qwen3-32B-FP8", "")), "qwen3"));
 }
 
