@@ -5,7 +5,7 @@
 #include "tools/reference/reference.hpp"
 #include "tools/reference/schema.hpp"
 #include "tools/sweep/sweep_spec.hpp"
-#include "workloads/replay/importers/importer.hpp"
+#include "workloads/imports/importer.hpp"
 #include "workloads/serving/requests/formats/trace_format.hpp"
 
 #include <doctest/doctest.h>

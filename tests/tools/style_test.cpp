@@ -105,6 +105,7 @@ TEST_CASE("what a folder declares lies in the folder's own namespace, so that no
                                                       {"sim/run", "simulation"},
                                                       {"workloads/collective", "collective"},
                                                       {"workloads/faults", "faults"},
+                                                      {"workloads/imports", "imports"},
                                                       {"workloads/model", "model"},
                                                       {"workloads/replay", "replay"},
                                                       {"workloads/serving", "serving"},

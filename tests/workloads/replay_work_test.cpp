@@ -1,7 +1,7 @@
 #include "tests/support/command.hpp"
 #include "tests/support/support.hpp"
 #include "topologies/device_preset.hpp"
-#include "workloads/replay/importers/importer.hpp"
+#include "workloads/imports/importer.hpp"
 #include "workloads/replay/work.hpp"
 
 #include <doctest/doctest.h>

@@ -2,7 +2,7 @@
 
 #include "tests/support/command.hpp"
 #include "tests/support/support.hpp"
-#include "workloads/replay/importers/importer.hpp"
+#include "workloads/imports/importer.hpp"
 #include "workloads/serving/requests/arrivals.hpp"
 
 #include <doctest/doctest.h>

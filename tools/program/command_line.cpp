@@ -3,7 +3,7 @@
 #include "tools/init/starter.hpp"
 #include "tools/program/error_codes.hpp"
 #include "tools/reference/reference.hpp"
-#include "workloads/replay/importers/importer.hpp"
+#include "workloads/imports/importer.hpp"
 
 #include <fmt/format.h>
 

@@ -9,8 +9,8 @@
 #include "tools/program/print_summary.hpp"
 #include "tools/program/terminal.hpp"
 #include "tools/report/svg.hpp"
-#include "workloads/replay/importers/importer.hpp"
-#include "workloads/replay/importers/json_text.hpp"
+#include "workloads/imports/importer.hpp"
+#include "workloads/imports/json_text.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

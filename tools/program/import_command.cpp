@@ -5,7 +5,7 @@
 
 #include "sim/record/summary.hpp"
 #include "tools/program/terminal.hpp"
-#include "workloads/replay/importers/importer.hpp"
+#include "workloads/imports/importer.hpp"
 
 #include <fmt/format.h>
 

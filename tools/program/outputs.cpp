@@ -2,7 +2,7 @@
 
 #include "sim/base/input_file.hpp"
 #include "sim/record/summary.hpp"
-#include "workloads/replay/importers/importer.hpp"
+#include "workloads/imports/importer.hpp"
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 #include "workloads/replay/activities.hpp"
 
 #include "sim/base/error.hpp"
-#include "workloads/replay/importers/importer.hpp"
+#include "workloads/imports/importer.hpp"
 
 #include <fmt/format.h>
 

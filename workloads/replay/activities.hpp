@@ -14,9 +14,11 @@
 
 #include <optional>
 
-namespace orrery::inline replay {
-
+namespace orrery::inline imports {
 class ImportNotes;
+}
+
+namespace orrery::inline replay {
 
 struct HostCall {
     enum class Kind { launch, sync_device, sync_stream, other };

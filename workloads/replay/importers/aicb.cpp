@@ -9,7 +9,7 @@
 
 #include "sim/base/error.hpp"
 #include "sim/config/units.hpp"
-#include "workloads/replay/importers/importer.hpp"
+#include "workloads/replay/importers/program.hpp"
 
 #include <fmt/format.h>
 

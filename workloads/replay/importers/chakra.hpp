@@ -1,7 +1,7 @@
 #pragma once
 // One rank of a Chakra trace, for readers that have its bytes and not its file.
 
-#include "workloads/replay/importers/importer.hpp"
+#include "workloads/replay/importers/program.hpp"
 
 namespace orrery::inline replay {
 

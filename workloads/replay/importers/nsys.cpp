@@ -4,7 +4,7 @@
 #include "sim/base/input_file.hpp"
 #include "sim/record/sqlite_damage.hpp"
 #include "workloads/replay/activities.hpp"
-#include "workloads/replay/importers/importer.hpp"
+#include "workloads/replay/importers/program.hpp"
 
 #include <fmt/format.h>
 #include <sqlite3.h>

@@ -3,8 +3,8 @@
 #include "sim/base/error.hpp"
 #include "sim/config/units.hpp"
 #include "workloads/replay/activities.hpp"
-#include "workloads/replay/importers/importer.hpp"
-#include "workloads/replay/importers/json_text.hpp"
+#include "workloads/replay/importers/program.hpp"
+#include "workloads/imports/json_text.hpp"
 #include "workloads/replay/work.hpp"
 
 #include <fmt/format.h>

@@ -13,7 +13,7 @@
 #include "sim/base/error.hpp"
 #include "sim/base/text.hpp"
 #include "sim/config/units.hpp"
-#include "workloads/replay/importers/importer.hpp"
+#include "workloads/replay/importers/program.hpp"
 
 #include <fmt/format.h>
 

@@ -4,13 +4,13 @@
 // --nproc_per_node) or --gpus say, else the smallest that the degrees fill; its node is --node.
 
 #include "sim/base/error.hpp"
-#include "workloads/replay/importers/command_text.hpp"
+#include "workloads/imports/command_text.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-namespace orrery::inline replay {
+namespace orrery::inline imports {
 
 namespace {
 
@@ -238,4 +238,4 @@ extern const Importer kMegatronImporter = {"megatron-args",
                                            read_arguments,
                                            "yaml"};
 
-}  // namespace orrery::inline replay
+}  // namespace orrery::inline imports

@@ -1,4 +1,4 @@
-#include "workloads/replay/importers/xml_text.hpp"
+#include "workloads/imports/xml_text.hpp"
 
 #include "sim/base/error.hpp"
 #include "sim/base/text.hpp"
@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <charconv>
 
-namespace orrery::inline replay {
+namespace orrery::inline imports {
 
 namespace {
 
@@ -277,4 +277,4 @@ std::string XmlText::decoded(std::string_view raw) const {
     return out;
 }
 
-}  // namespace orrery::inline replay
+}  // namespace orrery::inline imports

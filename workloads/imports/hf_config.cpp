@@ -6,17 +6,17 @@
 #include "sim/base/error.hpp"
 #include "sim/base/text.hpp"
 #include "sim/config/fields.hpp"
+#include "workloads/imports/command_text.hpp"
+#include "workloads/imports/json_text.hpp"
 #include "workloads/model/model_names.hpp"
 #include "workloads/model/model_spec.hpp"
-#include "workloads/replay/importers/command_text.hpp"
-#include "workloads/replay/importers/json_text.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 
-namespace orrery::inline replay {
+namespace orrery::inline imports {
 
 namespace {
 
@@ -391,4 +391,4 @@ extern const Importer kHuggingFaceImporter = {"hf-config",
                                               read_config,
                                               "yaml"};
 
-}  // namespace orrery::inline replay
+}  // namespace orrery::inline imports

@@ -7,13 +7,13 @@
 #include "sim/base/input_file.hpp"
 #include "sim/base/text.hpp"
 #include "sim/config/units.hpp"
-#include "workloads/replay/importers/graph_text.hpp"
+#include "workloads/imports/graph_text.hpp"
 
 #include <fmt/format.h>
 
 #include <cmath>
 
-namespace orrery::inline replay {
+namespace orrery::inline imports {
 
 namespace {
 
@@ -147,4 +147,4 @@ std::vector<ImportOption> options() {
 extern const Importer kGraphCsvImporter = {
     "graph-csv", "a table of links (from, to, rate, latency, count), as a fabric", options(), read_table, "yaml"};
 
-}  // namespace orrery::inline replay
+}  // namespace orrery::inline imports

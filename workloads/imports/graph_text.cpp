@@ -1,4 +1,4 @@
-#include "workloads/replay/importers/graph_text.hpp"
+#include "workloads/imports/graph_text.hpp"
 
 #include "sim/base/error.hpp"
 #include "sim/base/text.hpp"
@@ -11,7 +11,7 @@
 #include <limits>
 #include <numeric>
 
-namespace orrery::inline replay {
+namespace orrery::inline imports {
 
 namespace {
 
@@ -279,4 +279,4 @@ Imported GraphText::as_scenario(const ImportInput& input, const char* format, Im
     return out;
 }
 
-}  // namespace orrery::inline replay
+}  // namespace orrery::inline imports

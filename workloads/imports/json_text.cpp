@@ -1,9 +1,9 @@
-#include "workloads/replay/importers/json_text.hpp"
+#include "workloads/imports/json_text.hpp"
 
 #include <algorithm>
 #include <cstdio>
 
-namespace orrery::inline replay {
+namespace orrery::inline imports {
 
 Diagnostic json_problem(const std::string& file, const std::exception& problem, int lines) {
     // "[json.exception.parse_error.101] parse error at line 2, column 5: syntax error while ..."
@@ -45,4 +45,4 @@ void require_shallow_json(std::string_view text, const std::string& file) {
     }
 }
 
-}  // namespace orrery::inline replay
+}  // namespace orrery::inline imports

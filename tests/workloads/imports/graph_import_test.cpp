@@ -3,7 +3,7 @@
 #include "sim/network/fabric.hpp"
 #include "tests/support/support.hpp"
 #include "tools/driver/scenario.hpp"
-#include "workloads/replay/importers/importer.hpp"
+#include "workloads/imports/importer.hpp"
 
 #include <doctest/doctest.h>
 

@@ -7,14 +7,17 @@
 // All of them throw ConfigError for a malformed, truncated or too large file, with the line or the byte where it is.
 
 #include "sim/base/error.hpp"
-#include "workloads/replay/replay_trace.hpp"
 
+#include <cstdint>
 #include <istream>
+#include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
-namespace orrery::inline replay {
+namespace orrery::inline imports {
 
 /// Counts by their words, such as "kernels" or "events of category cpu_op".
 class ImportNotes {
@@ -79,28 +82,12 @@ struct Imported {
     std::vector<std::vector<std::string>> facts;  ///< key and value, for people
     ImportNotes notes;
 };
-// What several importers share.
 
 inline constexpr std::uint32_t kMostRanks = 1U << 20U;
-inline constexpr ImportOption kAssumeBytes = {"assume-bytes", "SIZE",
-                                              "what a collective moves where the file does not say it"};
-inline constexpr ImportOption kScaleOption = {
-    "scale", "PLAN",
-    "the job with more or fewer data-parallel ranks, such as tensor=2,data=4:32 (innermost degree first)"};
-inline constexpr ImportOption kRanksOption = {"ranks", "N", "ranks of the job, where the file does not say it"};
 
 /// Something wrong with what stands `offset` bytes behind the start of a text, which is that of `file`.
 [[nodiscard]] Diagnostic diagnostic_at(const std::string& file, std::string_view text, std::size_t offset,
                                        const std::string& problem);
-
-/// Makes the program that of the job that --scale names, if it is given. Throws ConfigError where the record does not tell it.
-void scale_program(ReplayTrace& trace, const ImportInput& input, ImportNotes& notes);
-
-/// Says in the head which device, by the name that its driver gives it, made the record.
-void set_recorded_on(ReplayTrace& trace, const std::string& name);
-
-/// A program to replay.
-[[nodiscard]] Imported imported_program(const ReplayTrace& trace, ImportNotes notes);
 
 /// One row of the table.
 struct Importer {
@@ -119,4 +106,4 @@ struct Importer {
 /// Reads `input` as `format`. Throws ConfigError for an option that belongs to other formats, too.
 [[nodiscard]] Imported import_file(const std::string& format, const ImportInput& input);
 
-}  // namespace orrery::inline replay
+}  // namespace orrery::inline imports

@@ -5,13 +5,13 @@
 // keeps its name, by which scenarios find its preset and precision; 'orrery import hf-config' describes others.
 
 #include "sim/base/error.hpp"
-#include "workloads/replay/importers/command_text.hpp"
+#include "workloads/imports/command_text.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-namespace orrery::inline replay {
+namespace orrery::inline imports {
 
 namespace {
 
@@ -139,4 +139,4 @@ extern const Importer kVllmImporter = {"vllm-args",
                                        read_arguments,
                                        "yaml"};
 
-}  // namespace orrery::inline replay
+}  // namespace orrery::inline imports

@@ -10,7 +10,7 @@
 #include "sim/base/error.hpp"
 #include "sim/base/text.hpp"
 #include "sim/config/units.hpp"
-#include "workloads/replay/importers/graph_text.hpp"
+#include "workloads/imports/graph_text.hpp"
 
 #include <fmt/format.h>
 
@@ -21,7 +21,7 @@
 #include <span>
 #include <sstream>
 
-namespace orrery::inline replay {
+namespace orrery::inline imports {
 
 namespace {
 
@@ -375,4 +375,4 @@ Imported read_topology(const ImportInput& input) {
 extern const Importer kHtsimImporter = {
     "htsim", "a topology file of htsim (.topo, two or three tiers), as a fabric", {}, read_topology, "yaml"};
 
-}  // namespace orrery::inline replay
+}  // namespace orrery::inline imports

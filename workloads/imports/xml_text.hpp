@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace orrery::inline replay {
+namespace orrery::inline imports {
 
 class XmlText {
   public:
@@ -67,4 +67,4 @@ class XmlText {
     std::vector<Open> open_;
 };
 
-}  // namespace orrery::inline replay
+}  // namespace orrery::inline imports

@@ -8,8 +8,8 @@
 #include "sim/base/error.hpp"
 #include "sim/base/text.hpp"
 #include "sim/config/units.hpp"
-#include "workloads/replay/importers/graph_text.hpp"
-#include "workloads/replay/importers/xml_text.hpp"
+#include "workloads/imports/graph_text.hpp"
+#include "workloads/imports/xml_text.hpp"
 
 #include <fmt/format.h>
 
@@ -19,7 +19,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-namespace orrery::inline replay {
+namespace orrery::inline imports {
 
 namespace {
 
@@ -268,4 +268,4 @@ extern const Importer kGraphMlImporter = {"graphml", "a graph of switches and ho
                                           graph_options(), [](const ImportInput& input) { return Reader(input).run(); },
                                           "yaml"};
 
-}  // namespace orrery::inline replay
+}  // namespace orrery::inline imports

@@ -2,12 +2,12 @@
 // What importers of graphs share: vertices and edges of a file as a scenario with `fabric: {kind: graph}`.
 
 #include "sim/config/units.hpp"
-#include "workloads/replay/importers/importer.hpp"
+#include "workloads/imports/importer.hpp"
 
 #include <string>
 #include <vector>
 
-namespace orrery::inline replay {
+namespace orrery::inline imports {
 
 /// Switches and hosts with the links between them, both directions each. Base units.
 class GraphText {
@@ -68,4 +68,4 @@ class GraphText {
 /// Options of every format of graphs.
 [[nodiscard]] std::vector<ImportOption> graph_options();
 
-}  // namespace orrery::inline replay
+}  // namespace orrery::inline imports

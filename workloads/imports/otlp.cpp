@@ -11,8 +11,8 @@
 
 #include "sim/base/error.hpp"
 #include "sim/config/units.hpp"
-#include "workloads/replay/importers/importer.hpp"
-#include "workloads/replay/importers/json_text.hpp"
+#include "workloads/imports/importer.hpp"
+#include "workloads/imports/json_text.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -23,7 +23,7 @@
 #include <sstream>
 #include <unordered_map>
 
-namespace orrery::inline replay {
+namespace orrery::inline imports {
 
 namespace {
 
@@ -335,4 +335,4 @@ extern const Importer kOtlpImporter = {"otlp",
                                        [](const ImportInput& input) { return Reader(input).run(); },
                                        "csv"};
 
-}  // namespace orrery::inline replay
+}  // namespace orrery::inline imports

@@ -4,7 +4,7 @@
 // Understands comments, quotes, backslashes at line ends, arrays in parentheses, `NAME=value` with `$NAME` and `${NAME}`, and
 // both `--flag value` and `--flag=value`. Not a shell: conditions, loops and substitution of commands are not evaluated.
 
-#include "workloads/replay/importers/importer.hpp"
+#include "workloads/imports/importer.hpp"
 
 #include <map>
 #include <optional>
@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline replay {
+namespace orrery::inline imports {
 
 class CommandText {
   public:
@@ -46,4 +46,4 @@ class CommandText {
 using YamlLines = std::vector<std::pair<std::string, std::string>>;
 [[nodiscard]] std::string yaml_section(const std::string& section, const YamlLines& lines);
 
-}  // namespace orrery::inline replay
+}  // namespace orrery::inline imports

@@ -1,4 +1,4 @@
-#include "workloads/replay/importers/command_text.hpp"
+#include "workloads/imports/command_text.hpp"
 
 #include "sim/base/error.hpp"
 #include "sim/base/text.hpp"
@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::inline replay {
+namespace orrery::inline imports {
 
 namespace {
 
@@ -236,4 +236,4 @@ std::string yaml_section(const std::string& section, const YamlLines& lines) {
     return out;
 }
 
-}  // namespace orrery::inline replay
+}  // namespace orrery::inline imports

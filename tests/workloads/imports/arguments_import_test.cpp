@@ -2,7 +2,7 @@
 
 #include "tests/support/support.hpp"
 #include "tools/driver/scenario.hpp"
-#include "workloads/replay/importers/importer.hpp"
+#include "workloads/imports/importer.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

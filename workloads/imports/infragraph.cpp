@@ -9,7 +9,7 @@
 #include "sim/base/text.hpp"
 #include "sim/config/units.hpp"
 #include "sim/config/yaml_tree.hpp"
-#include "workloads/replay/importers/graph_text.hpp"
+#include "workloads/imports/graph_text.hpp"
 
 #include <fmt/format.h>
 
@@ -18,7 +18,7 @@
 #include <limits>
 #include <set>
 
-namespace orrery::inline replay {
+namespace orrery::inline imports {
 
 namespace {
 
@@ -395,4 +395,4 @@ Imported read_infragraph(const ImportInput& input) {
 extern const Importer kInfraGraphImporter = {"infragraph", "an InfraGraph description (YAML or JSON), as a fabric",
                                              graph_options(), read_infragraph, "yaml"};
 
-}  // namespace orrery::inline replay
+}  // namespace orrery::inline imports
