@@ -1,7 +1,7 @@
 #pragma once
 // Accuracy as a gate: the scores of a suite against committed limits.
 
-#include "tools/program/terminal.hpp"
+#include "tools/terminal/terminal.hpp"
 #include "validation/scatter.hpp"
 
 #include "sim/config/data_directory.hpp"

@@ -2,7 +2,7 @@
 // Predictions against measured runs.
 
 #include "tools/driver/scenario.hpp"
-#include "tools/program/terminal.hpp"
+#include "tools/terminal/terminal.hpp"
 #include "validation/scatter.hpp"
 
 namespace orrery::inline validation {
@@ -63,5 +63,8 @@ void fit_power(const DataDirectory& data, const Terminal& terminal);
 /// Compares power and energy of serving with measured ones, and time and energy under power limits (validation/energy). `points`: print
 /// every point of serving.
 Comparison validate_energy(const DataDirectory& data, const Terminal& terminal, bool points);
+
+/// One HTML page of what the suites have compared.
+[[nodiscard]] std::string validation_report(const std::vector<Comparison>& comparisons);
 
 }  // namespace orrery::inline validation

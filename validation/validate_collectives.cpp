@@ -1,7 +1,7 @@
 #include "models/calibration/collectives.hpp"
 #include "sim/base/input_file.hpp"
 #include "sim/config/units.hpp"
-#include "validation/compute/collections.hpp"
+#include "tools/calibration/collections.hpp"
 #include "validation/statistics.hpp"
 #include "validation/validate.hpp"
 

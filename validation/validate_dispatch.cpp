@@ -1,7 +1,7 @@
 // Exchanges of tokens with experts against measured kernels of expert-parallel libraries.
 
 #include "sim/config/units.hpp"
-#include "validation/facts_table.hpp"
+#include "sim/record/facts_table.hpp"
 #include "validation/statistics.hpp"
 #include "validation/validate.hpp"
 #include "workloads/training/experts.hpp"

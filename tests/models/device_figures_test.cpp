@@ -3,8 +3,8 @@
 #include "models/roofline.hpp"
 #include "tests/support/command.hpp"
 #include "tests/support/support.hpp"
+#include "tools/calibration/collections.hpp"
 #include "tools/cudabench/points.hpp"
-#include "validation/compute/collections.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -5,7 +5,7 @@
 #include "sim/base/math.hpp"
 #include "sim/base/random.hpp"
 #include "tests/support/support.hpp"
-#include "validation/compute/collections.hpp"
+#include "tools/calibration/collections.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,9 +1,9 @@
 // What boards draw, and what a power limit does to kernels.
 
-#include "sim/device/power.hpp"
 #include "models/power_capped.hpp"
+#include "sim/device/power.hpp"
 #include "tests/support/support.hpp"
-#include "validation/compute/collections.hpp"
+#include "tools/calibration/collections.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

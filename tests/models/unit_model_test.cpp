@@ -1,7 +1,7 @@
 #include "models/unit_model.hpp"
 
 #include "tests/support/support.hpp"
-#include "validation/compute/collections.hpp"
+#include "tools/calibration/collections.hpp"
 
 #include <doctest/doctest.h>
 

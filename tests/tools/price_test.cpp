@@ -2,10 +2,10 @@
 
 #include "models/calibrated.hpp"
 #include "models/roofline.hpp"
+#include "models/row_prices.hpp"
 #include "tests/support/command.hpp"
 #include "tests/support/support.hpp"
-#include "validation/compute/collections.hpp"
-#include "validation/compute/row_prices.hpp"
+#include "tools/calibration/collections.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -3,8 +3,8 @@
 #include "sim/config/units.hpp"
 #include "tests/support/command.hpp"
 #include "tests/support/support.hpp"
-#include "tools/program/terminal.hpp"
 #include "tools/report/page.hpp"
+#include "tools/terminal/terminal.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -3,8 +3,8 @@
 #include "sim/base/random.hpp"
 #include "tests/support/command.hpp"
 #include "tests/support/support.hpp"
+#include "tools/calibration/collections.hpp"
 #include "tools/plan/capacity.hpp"
-#include "validation/compute/collections.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

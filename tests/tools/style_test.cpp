@@ -42,12 +42,13 @@ std::vector<std::string> includes(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("layers: sim knows nobody, and models, topologies and workloads do not know each other") {
+TEST_CASE("layers: sim knows nobody, models, topologies and workloads not each other, and tools not what validates them") {
     const std::vector<std::pair<std::string, std::set<std::string>>> allowed = {
         {"sim", {"sim"}},
         {"models", {"sim", "models"}},
         {"topologies", {"sim", "topologies"}},
         {"workloads", {"sim", "workloads"}},
+        {"tools", {"sim", "models", "topologies", "workloads", "tools"}},
     };
     for (const auto& [folder, may] : allowed) {
         each_source({folder}, [&, &rule = may](const std::string& path, const std::string& text) {
@@ -122,6 +123,7 @@ TEST_CASE("what a folder declares lies in the folder's own namespace, so that no
                                                       {"tools/reference", "reference"},
                                                       {"tools/simgrid", "simgrid"},
                                                       {"tools/sweep", "sweep"},
+                                                      {"tools/terminal", "terminal"},
                                                       {"validation", "validation"}};
     for (const auto& [folder, name] : names) {
         each_source({folder}, [&, &own = name](const std::string& path, const std::string& text) {

@@ -1,5 +1,5 @@
 #include "tests/support/support.hpp"
-#include "validation/compute/collections.hpp"
+#include "tools/calibration/collections.hpp"
 #include "workloads/serving/cluster/service.hpp"
 
 #include <doctest/doctest.h>

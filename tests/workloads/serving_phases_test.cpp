@@ -4,7 +4,7 @@
 #include "sim/device/device.hpp"
 #include "tests/support/support.hpp"
 #include "tests/workloads/serving_support.hpp"
-#include "validation/compute/collections.hpp"
+#include "tools/calibration/collections.hpp"
 
 #include <doctest/doctest.h>
 

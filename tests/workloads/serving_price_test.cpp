@@ -1,6 +1,6 @@
+#include "sim/record/facts_table.hpp"
 #include "tests/support/support.hpp"
 #include "tests/workloads/serving_support.hpp"
-#include "validation/facts_table.hpp"
 #include "validation/serving/serving_points.hpp"
 #include "workloads/serving/cluster/service.hpp"
 #include "workloads/serving/cost/host_cost.hpp"

@@ -6,10 +6,10 @@
 #include "sim/base/text.hpp"
 #include "sim/config/units.hpp"
 #include "sim/record/summary.hpp"
+#include "tools/calibration/collections.hpp"
 #include "tools/program/commands.hpp"
 #include "tools/program/outputs.hpp"
-#include "tools/program/terminal.hpp"
-#include "validation/compute/collections.hpp"
+#include "tools/terminal/terminal.hpp"
 
 #include <fmt/format.h>
 

@@ -2,9 +2,9 @@
 
 #include "tools/plan/serving_search.hpp"
 #include "tools/program/outputs.hpp"
-#include "tools/program/terminal.hpp"
 #include "tools/report/page.hpp"
 #include "tools/sweep/worker_pool.hpp"
+#include "tools/terminal/terminal.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -5,8 +5,8 @@
 #include "tools/program/error_codes.hpp"
 #include "tools/program/outputs.hpp"
 #include "tools/program/print_summary.hpp"
-#include "tools/program/terminal.hpp"
 #include "tools/report/report.hpp"
+#include "tools/terminal/terminal.hpp"
 
 #include <fmt/format.h>
 

@@ -9,9 +9,11 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline program {
-
+namespace orrery::inline terminal {
 class Terminal;
+}
+
+namespace orrery::inline program {
 
 struct CommandLine {
     std::string program;
@@ -61,3 +63,8 @@ int command_price(const CommandLine& line, const DataDirectory& data);
 int command_calibrate(const CommandLine& line, const DataDirectory& data);
 
 }  // namespace orrery::inline program
+
+namespace orrery::inline validation {
+/// The one command from above: validation/validate_command.cpp runs it, and this folder includes nothing of validation.
+int command_validate(const CommandLine& line, const DataDirectory& data);
+}  // namespace orrery::inline validation

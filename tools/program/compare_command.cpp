@@ -7,8 +7,8 @@
 #include "tools/program/commands.hpp"
 #include "tools/program/outputs.hpp"
 #include "tools/program/print_summary.hpp"
-#include "tools/program/terminal.hpp"
 #include "tools/report/svg.hpp"
+#include "tools/terminal/terminal.hpp"
 #include "workloads/imports/importer.hpp"
 #include "workloads/imports/json_text.hpp"
 

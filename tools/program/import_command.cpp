@@ -4,7 +4,7 @@
 #include "tools/program/outputs.hpp"
 
 #include "sim/record/summary.hpp"
-#include "tools/program/terminal.hpp"
+#include "tools/terminal/terminal.hpp"
 #include "workloads/imports/importer.hpp"
 
 #include <fmt/format.h>

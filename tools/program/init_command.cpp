@@ -4,7 +4,7 @@
 #include "tools/init/starter.hpp"
 #include "tools/program/commands.hpp"
 #include "tools/program/outputs.hpp"
-#include "tools/program/terminal.hpp"
+#include "tools/terminal/terminal.hpp"
 
 #include <fmt/format.h>
 

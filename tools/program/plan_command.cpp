@@ -5,8 +5,8 @@
 #include "tools/program/capacity_command.hpp"
 #include "tools/program/commands.hpp"
 #include "tools/program/outputs.hpp"
-#include "tools/program/terminal.hpp"
 #include "tools/sweep/worker_pool.hpp"
+#include "tools/terminal/terminal.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -5,10 +5,10 @@
 #include "tools/program/command_line.hpp"
 #include "tools/program/commands.hpp"
 #include "tools/program/outputs.hpp"
-#include "tools/program/terminal.hpp"
 #include "tools/report/report.hpp"
 #include "tools/report/topology_svg.hpp"
 #include "tools/sweep/expression.hpp"
+#include "tools/terminal/terminal.hpp"
 
 #include <fmt/format.h>
 

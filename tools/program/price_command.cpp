@@ -1,16 +1,16 @@
 // orrery price: one kernel or collective, or a table of them.
 
 #include "models/collective_library.hpp"
+#include "models/row_prices.hpp"
 #include "sim/base/text.hpp"
 #include "sim/config/units.hpp"
+#include "sim/record/facts_table.hpp"
 #include "sim/record/summary.hpp"
+#include "tools/calibration/collections.hpp"
 #include "tools/driver/scenario.hpp"
 #include "tools/program/commands.hpp"
 #include "tools/program/outputs.hpp"
-#include "tools/program/terminal.hpp"
-#include "validation/compute/collections.hpp"
-#include "validation/compute/row_prices.hpp"
-#include "validation/facts_table.hpp"
+#include "tools/terminal/terminal.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

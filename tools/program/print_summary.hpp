@@ -2,7 +2,7 @@
 // A summary for people.
 
 #include "sim/record/summary.hpp"
-#include "tools/program/terminal.hpp"
+#include "tools/terminal/terminal.hpp"
 
 namespace orrery::inline program {
 

@@ -5,12 +5,12 @@
 #include "sim/record/summary.hpp"
 #include "tools/program/commands.hpp"
 #include "tools/program/outputs.hpp"
-#include "tools/program/terminal.hpp"
 #include "tools/report/report.hpp"
 #include "tools/sweep/run_sweep.hpp"
 #include "tools/sweep/slurm.hpp"
 #include "tools/sweep/table.hpp"
 #include "tools/sweep/worker_pool.hpp"
+#include "tools/terminal/terminal.hpp"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 #include "tools/program/watch.hpp"
 
-#include "tools/program/terminal.hpp"
+#include "tools/terminal/terminal.hpp"
 
 #include <fmt/format.h>
 #include <sys/stat.h>

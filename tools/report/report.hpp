@@ -8,7 +8,6 @@
 #include "tools/explain/explain.hpp"
 #include "tools/report/svg.hpp"
 #include "tools/sweep/table.hpp"
-#include "validation/scatter.hpp"
 
 #include <string>
 #include <vector>
@@ -21,9 +20,6 @@ namespace orrery {
 [[nodiscard]] std::string sweep_report(const std::string& name, const ResultTable& table,
                                        const std::vector<std::string>& keys, const std::vector<std::string>& metrics);
 [[nodiscard]] std::string check_report(const std::vector<BaselineOutcome>& outcomes);
-
-/// Of what suites of validation have compared.
-[[nodiscard]] std::string validation_report(const std::vector<Comparison>& comparisons);
 
 /// The layers of a scenario's fabric, from the GPUs upwards, with the use that an explanation found.
 [[nodiscard]] std::vector<FabricLayer> fabric_layers(const Scenario& scenario,

@@ -1,9 +1,9 @@
 #include "validation/compute/beside.hpp"
 
 #include "models/calibrated.hpp"
+#include "sim/record/facts_table.hpp"
 #include "topologies/device_preset.hpp"
 #include "validation/compute/passes.hpp"
-#include "validation/facts_table.hpp"
 #include "validation/statistics.hpp"
 #include "workloads/training/pass_program.hpp"
 

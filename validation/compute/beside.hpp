@@ -2,7 +2,7 @@
 // Kernels beside collectives: prompts whose all-reduces hide behind the other half of their tokens, and kernels whose units are taken.
 
 #include "sim/config/fields.hpp"
-#include "tools/program/terminal.hpp"
+#include "tools/terminal/terminal.hpp"
 #include "validation/scatter.hpp"
 
 namespace orrery::inline validation {

@@ -2,7 +2,7 @@
 // Products that were held until the power limit acted, against bursts that a power governor slows down.
 
 #include "sim/config/fields.hpp"
-#include "tools/program/terminal.hpp"
+#include "tools/terminal/terminal.hpp"
 
 #include <string>
 

@@ -1,9 +1,9 @@
 #include "validation/compute/passes.hpp"
 
 #include "models/calibrated.hpp"
+#include "sim/record/facts_table.hpp"
+#include "tools/calibration/collections.hpp"
 #include "tools/driver/scenario.hpp"
-#include "validation/compute/collections.hpp"
-#include "validation/facts_table.hpp"
 #include "validation/statistics.hpp"
 
 #include <fmt/format.h>

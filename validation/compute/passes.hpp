@@ -2,7 +2,7 @@
 // Ceilings of devices and times of whole passes, predicted from kernels alone; both go into `out` as well.
 
 #include "sim/config/fields.hpp"
-#include "tools/program/terminal.hpp"
+#include "tools/terminal/terminal.hpp"
 #include "validation/scatter.hpp"
 
 #include <map>

@@ -2,7 +2,7 @@
 
 #include "sim/base/error.hpp"
 #include "sim/config/units.hpp"
-#include "validation/facts_table.hpp"
+#include "sim/record/facts_table.hpp"
 
 #include <fmt/format.h>
 

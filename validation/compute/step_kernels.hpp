@@ -6,8 +6,8 @@
 // counts as elementwise, optimizer and loss with it. Points without a profile, and those that no model prices, are left out.
 
 #include "models/calibration/trace.hpp"
-#include "tools/program/terminal.hpp"
-#include "validation/compute/row_prices.hpp"
+#include "models/row_prices.hpp"
+#include "tools/terminal/terminal.hpp"
 
 #include <array>
 #include <map>

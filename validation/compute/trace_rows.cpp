@@ -1,8 +1,8 @@
 // `orrery validate compute --trace`: a user's own measurements against the models.
 
 #include "models/calibration/points.hpp"
-#include "validation/compute/collections.hpp"
-#include "validation/compute/row_prices.hpp"
+#include "models/row_prices.hpp"
+#include "tools/calibration/collections.hpp"
 #include "validation/compute/step_kernels.hpp"
 #include "validation/statistics.hpp"
 #include "validation/validate.hpp"

@@ -1,6 +1,6 @@
 #include "models/calibrated.hpp"
+#include "tools/calibration/collections.hpp"
 #include "validation/compute/beside.hpp"
-#include "validation/compute/collections.hpp"
 #include "validation/compute/held_rows.hpp"
 #include "validation/compute/passes.hpp"
 #include "validation/statistics.hpp"

@@ -1,9 +1,9 @@
 // CENT: layers of a decoding step whose products and attention run in the banks of CXL devices.
 
 #include "models/unit_model.hpp"
-#include "validation/compute/collections.hpp"
+#include "sim/record/facts_table.hpp"
+#include "tools/calibration/collections.hpp"
 #include "validation/devices/devices.hpp"
-#include "validation/facts_table.hpp"
 #include "validation/statistics.hpp"
 
 #include <fmt/format.h>

@@ -3,7 +3,7 @@
 
 #include "sim/config/data_directory.hpp"
 #include "tools/driver/scenario.hpp"
-#include "tools/program/terminal.hpp"
+#include "tools/terminal/terminal.hpp"
 #include "validation/scatter.hpp"
 
 #include <map>

@@ -1,7 +1,7 @@
 // Tokens of mixtures whose experts live in host memory.
 
+#include "sim/record/facts_table.hpp"
 #include "validation/devices/devices.hpp"
-#include "validation/facts_table.hpp"
 
 #include <fmt/format.h>
 

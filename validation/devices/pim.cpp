@@ -2,9 +2,9 @@
 
 #include "models/unit_model.hpp"
 #include "sim/base/error.hpp"
-#include "validation/compute/collections.hpp"
+#include "sim/record/facts_table.hpp"
+#include "tools/calibration/collections.hpp"
 #include "validation/devices/devices.hpp"
-#include "validation/facts_table.hpp"
 #include "validation/statistics.hpp"
 
 #include <fmt/format.h>

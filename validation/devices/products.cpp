@@ -3,9 +3,9 @@
 #include "models/calibrated.hpp"
 #include "models/calibration/points.hpp"
 #include "sim/config/units.hpp"
-#include "validation/compute/collections.hpp"
+#include "sim/record/facts_table.hpp"
+#include "tools/calibration/collections.hpp"
 #include "validation/devices/devices.hpp"
-#include "validation/facts_table.hpp"
 #include "validation/statistics.hpp"
 
 #include <fmt/format.h>

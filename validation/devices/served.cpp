@@ -1,8 +1,8 @@
 // Served models on NPUs beside measured runs: a setup of validation/devices/served with the changes of a row of served.csv.
 
 #include "sim/base/error.hpp"
+#include "sim/record/facts_table.hpp"
 #include "validation/devices/devices.hpp"
-#include "validation/facts_table.hpp"
 
 #include <fmt/format.h>
 

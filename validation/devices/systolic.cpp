@@ -1,8 +1,8 @@
 #include "sim/device/systolic.hpp"
 
 #include "sim/base/error.hpp"
+#include "sim/record/facts_table.hpp"
 #include "validation/devices/devices.hpp"
-#include "validation/facts_table.hpp"
 #include "validation/statistics.hpp"
 
 #include <fmt/format.h>

@@ -1,8 +1,8 @@
 // UPMEM: copies from the host and launches, as measured.
 
 #include "sim/device/dpu.hpp"
+#include "sim/record/facts_table.hpp"
 #include "validation/devices/devices.hpp"
-#include "validation/facts_table.hpp"
 #include "validation/statistics.hpp"
 
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 #include "validation/energy/limit_sweeps.hpp"
 
 #include "sim/base/math.hpp"
-#include "validation/facts_table.hpp"
+#include "sim/record/facts_table.hpp"
 
 #include <algorithm>
 #include <cmath>

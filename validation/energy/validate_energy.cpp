@@ -1,7 +1,7 @@
 #include "sim/base/text.hpp"
 #include "sim/device/power.hpp"
+#include "sim/record/facts_table.hpp"
 #include "validation/energy/limit_sweeps.hpp"
-#include "validation/facts_table.hpp"
 #include "validation/validate.hpp"
 
 #include <fmt/format.h>

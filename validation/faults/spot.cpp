@@ -1,7 +1,7 @@
 #include "validation/faults/spot.hpp"
 
 #include "sim/base/text.hpp"
-#include "validation/facts_table.hpp"
+#include "sim/record/facts_table.hpp"
 #include "workloads/faults/campaign.hpp"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
+#include "sim/record/facts_table.hpp"
 #include "tools/driver/training_faults.hpp"
-#include "validation/facts_table.hpp"
 #include "validation/faults/spot.hpp"
 #include "validation/validate.hpp"
 

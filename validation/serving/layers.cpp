@@ -1,6 +1,6 @@
 #include "models/calibrated.hpp"
-#include "validation/compute/collections.hpp"
-#include "validation/facts_table.hpp"
+#include "sim/record/facts_table.hpp"
+#include "tools/calibration/collections.hpp"
 #include "validation/serving/serving_points.hpp"
 #include "validation/statistics.hpp"
 #include "workloads/serving/cost/step_cost.hpp"

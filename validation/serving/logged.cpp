@@ -1,6 +1,6 @@
 // `orrery validate serving --log`: a scenario of the user's own against the latencies that its request trace logged.
 
-#include "validation/facts_table.hpp"
+#include "sim/record/facts_table.hpp"
 #include "validation/statistics.hpp"
 #include "validation/validate.hpp"
 

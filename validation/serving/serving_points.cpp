@@ -1,7 +1,7 @@
 #include "validation/serving/serving_points.hpp"
 
 #include "sim/base/text.hpp"
-#include "validation/facts_table.hpp"
+#include "sim/record/facts_table.hpp"
 
 #include <fmt/format.h>
 

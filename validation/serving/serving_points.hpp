@@ -2,7 +2,7 @@
 // Measured serving runs as scenarios: validation/serving/*.csv with their setups.
 
 #include "tools/driver/scenario.hpp"
-#include "tools/program/terminal.hpp"
+#include "tools/terminal/terminal.hpp"
 #include "validation/validate.hpp"
 
 #include <string>

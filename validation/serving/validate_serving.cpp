@@ -1,4 +1,4 @@
-#include "validation/facts_table.hpp"
+#include "sim/record/facts_table.hpp"
 #include "validation/serving/serving_points.hpp"
 #include "validation/validate.hpp"
 

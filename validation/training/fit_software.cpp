@@ -2,7 +2,7 @@
 
 #include "sim/base/math.hpp"
 #include "sim/config/units.hpp"
-#include "tools/program/terminal.hpp"
+#include "tools/terminal/terminal.hpp"
 
 #include <fmt/format.h>
 

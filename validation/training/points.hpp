@@ -12,7 +12,7 @@
 // Scored points at even positions of their file (first, third, ...) are the declared half that constants are fitted on.
 
 #include "tools/driver/scenario.hpp"
-#include "tools/program/terminal.hpp"
+#include "tools/terminal/terminal.hpp"
 
 #include <string>
 #include <vector>

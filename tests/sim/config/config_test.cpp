@@ -2,7 +2,7 @@
 #include "sim/config/fields.hpp"
 #include "tests/support/command.hpp"
 #include "tests/support/support.hpp"
-#include "validation/compute/collections.hpp"
+#include "tools/calibration/collections.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -3,7 +3,7 @@
 
 #include "sim/engine/fluid.hpp"
 #include "tests/support/support.hpp"
-#include "validation/compute/collections.hpp"
+#include "tools/calibration/collections.hpp"
 
 #include <doctest/doctest.h>
 

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-namespace orrery::inline validation {
+namespace orrery::inline cost {
 
 /// An operation, and how many times it runs.
 using Repeated = std::pair<Operation, double>;
@@ -50,4 +50,4 @@ class RowPricer {
     std::optional<Calibrated> calibrated_;
 };
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::inline cost

@@ -1,4 +1,4 @@
-#include "validation/facts_table.hpp"
+#include "sim/record/facts_table.hpp"
 
 #include "sim/base/error.hpp"
 #include "sim/base/input_file.hpp"
@@ -9,7 +9,7 @@
 
 #include <sstream>
 
-namespace orrery::inline validation {
+namespace orrery::inline record {
 
 const std::string& FactsRow::text(const std::string& column) const {
     const auto found = cells.find(column);
@@ -66,4 +66,4 @@ std::vector<FactsRow> read_facts_table(const std::string& path, char separator) 
     return rows;
 }
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::inline record

@@ -1,13 +1,14 @@
-#include "validation/compute/row_prices.hpp"
+#include "models/row_prices.hpp"
 
 #include "models/calibration/points.hpp"
+#include "sim/base/math.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::inline validation {
+namespace orrery::inline cost {
 
 namespace {
 
@@ -157,8 +158,8 @@ RowPrice RowPricer::price(const Operation& operation) const {
     RowPrice out;
     out.seconds = cost.seconds.value();
     const double spread = std::hypot(cost.spread, cost.systematic);
-    out.low = out.seconds * std::exp(-kNineOfTen * spread);
-    out.high = out.seconds * std::exp(kNineOfTen * spread);
+    out.low = out.seconds * exp_pinned(-kNineOfTen * spread);
+    out.high = out.seconds * exp_pinned(kNineOfTen * spread);
     const Precision precision = precision_of(operation);
     const KernelRates rates = kernel_rates(device_, precision);
     const std::string emulated = device_.matrix_flops(precision) > 0
@@ -242,4 +243,4 @@ std::optional<RowPrice> RowPricer::price(const TraceRow& row) const {
     return sum;
 }
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::inline cost

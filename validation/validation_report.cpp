@@ -1,7 +1,7 @@
 #include "sim/config/units.hpp"
 #include "tools/report/page.hpp"
-#include "tools/report/report.hpp"
 #include "validation/statistics.hpp"
+#include "validation/validate.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -9,7 +9,7 @@
 #include <cmath>
 #include <map>
 
-namespace orrery {
+namespace orrery::inline validation {
 
 using namespace report;
 using Json = nlohmann::ordered_json;
@@ -121,4 +121,4 @@ std::string validation_report(const std::vector<Comparison>& comparisons) {
     return page("Validation: " + names, "predictions against what was measured", verdict, blocks);
 }
 
-}  // namespace orrery
+}  // namespace orrery::inline validation

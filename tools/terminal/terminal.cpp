@@ -1,4 +1,4 @@
-#include "tools/program/terminal.hpp"
+#include "tools/terminal/terminal.hpp"
 
 #include "sim/base/error.hpp"
 #include "sim/base/signals.hpp"
@@ -17,7 +17,7 @@
 #include <numeric>
 #include <utility>
 
-namespace orrery::inline program {
+namespace orrery::inline terminal {
 
 namespace {
 
@@ -321,4 +321,4 @@ void Progress::show() {
     }
 }
 
-}  // namespace orrery::inline program
+}  // namespace orrery::inline terminal

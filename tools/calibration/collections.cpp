@@ -1,4 +1,4 @@
-#include "validation/compute/collections.hpp"
+#include "tools/calibration/collections.hpp"
 
 #include "models/calibration/collectives.hpp"
 #include "topologies/cluster_spec.hpp"
@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <filesystem>
 
-namespace orrery::inline validation {
+namespace orrery::inline calibration {
 
 void require_profiles(const std::string& directory) {
     std::error_code failed;
@@ -118,4 +118,4 @@ std::vector<DeviceFit> fit_collections(const std::vector<Collection>& collection
     return fits;
 }
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::inline calibration

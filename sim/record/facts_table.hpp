@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline validation {
+namespace orrery::inline record {
 
 /// One row: cells by column, and where it stands.
 struct FactsRow {
@@ -21,4 +21,4 @@ struct FactsRow {
 /// Reads a table; the last column may hold separators. Throws ConfigError for unreadable files and rows of another length.
 [[nodiscard]] std::vector<FactsRow> read_facts_table(const std::string& path, char separator = ',');
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::inline record

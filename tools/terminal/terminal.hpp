@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace orrery::inline program {
+namespace orrery::inline terminal {
 
 /// How a column of a table behaves where the terminal is too narrow for all.
 struct ColumnFit {
@@ -99,4 +99,4 @@ class Progress {
     std::thread thread_;  ///< last: it reads the others
 };
 
-}  // namespace orrery::inline program
+}  // namespace orrery::inline terminal
