@@ -111,11 +111,11 @@ void check_jobs(const Scenario& scenario, const std::vector<Fault>& faults, cons
                             job.name)));
         }
         const bool trains = job.scenario.kind == ScenarioKind::training;
-        if (trains && links && plan.tensor * plan.context > gpus) {
+        if (trains && links && plan.replica_ranks() > gpus) {
             errors.push_back(mark.error(
                 fmt::format("job '{}' has tensor x context {} on nodes of {} GPUs: what these exchange is priced "
                             "before the run, where no link can fail",
-                            job.name, plan.tensor * plan.context, gpus)));
+                            job.name, plan.replica_ranks(), gpus)));
         }
         if (trains && links && plan.experts.expert * plan.expert_tensor() > gpus) {
             errors.push_back(mark.error(fmt::format(

@@ -302,8 +302,7 @@ class TrainingJob final : public JobModel {
         }
         ClusterState out{state.nodes, {}, state.nic_share};
         std::map<std::uint32_t, std::uint32_t> renamed;
-        const auto per_replica = static_cast<std::uint32_t>(plan.tensor * plan.context);
-        const auto data = static_cast<std::uint32_t>(plan.data);
+        const RankMap order(plan);
         for (Impairment one : state.impairments) {
             const bool nic = one.place.what == Place::What::nic;
             if (nic || one.place.what == Place::What::gpu || one.place.what == Place::What::node) {
@@ -313,14 +312,13 @@ class TrainingJob final : public JobModel {
                 const auto found =
                     rank_on(nullptr, one.place.index / per_node * shape_.gpus_per_node +
                                          (one.place.what == Place::What::gpu ? one.place.index % per_node : 0));
-                if (!found) {
-                    continue;
+                if (!found || *found >= order.ranks()) {
+                    continue;  // a spare
                 }
-                const std::uint32_t rank = *found;
-                const std::uint32_t stage = rank / (data * per_replica);
-                const std::uint32_t set = rank / per_replica % data / set_;
-                const auto name = renamed.try_emplace(set, static_cast<std::uint32_t>(renamed.size())).first->second;
-                const std::uint32_t renamed_rank = (stage * data + name * set_) * per_replica;
+                const RankMap::Place place = order.place(*found);
+                const auto name =
+                    renamed.try_emplace(place.replica / set_, static_cast<std::uint32_t>(renamed.size())).first->second;
+                const std::uint32_t renamed_rank = order.rank({place.stage, name * set_, 0});
                 const std::uint32_t first =
                     input_.groups.empty() ? renamed_rank : place_of(input_.placement.gpu(renamed_rank).value());
                 one.place.index = one.place.what == Place::What::gpu ? first : first / shape_.gpus_per_node * per_node;
@@ -455,7 +453,7 @@ class TrainingJob final : public JobModel {
         RunSettings settings = run_settings(scenario_);
         std::vector<std::pair<std::uint32_t, double>> nics;
         const std::uint32_t gpus = shape_.gpus_per_node;
-        const auto per_replica = static_cast<std::uint32_t>(plan.tensor * plan.context);
+        const RankMap order(plan);
         std::uint32_t unlike = 0;
         for (const Impairment& one : state.impairments) {
             add_slow(one, layout, input);
@@ -480,11 +478,10 @@ class TrainingJob final : public JobModel {
                 default:
                     continue;
             }
-            if (!rank) {
+            if (!rank || *rank >= order.ranks()) {
                 continue;
             }
-            const auto replica = *rank / per_replica % static_cast<std::uint32_t>(plan.data);
-            unlike = std::max(unlike, replica / std::max(1U, folding_set(input)) + 1);
+            unlike = std::max(unlike, order.place(*rank).replica / std::max(1U, folding_set(input)) + 1);
         }
         input.unlike = unlike;
         settings.links_change = !nics.empty();

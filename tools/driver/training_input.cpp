@@ -45,16 +45,13 @@ static Placement placed(const Scenario& scenario, const Fabric& fabric, const Pl
             }
         }
     }
-    const auto per_replica = static_cast<std::uint32_t>(plan.tensor * plan.context);
-    const auto data = static_cast<std::uint32_t>(plan.data);
-    const auto stages = static_cast<std::uint32_t>(plan.pipeline);
+    const RankMap by_stage(plan);
+    const RankMap by_replica = by_stage.replica_by_replica();
     std::vector<std::uint32_t> order(places.size());
     bool moved = false;
     for (std::uint32_t rank = 0; rank < order.size(); ++rank) {
-        const std::uint32_t member = rank % per_replica;
-        const std::uint32_t replica = rank / per_replica % data;
-        const std::uint32_t stage = rank / per_replica / data;
-        order[rank] = places[plan.spread == Spread::stages ? rank : (replica * stages + stage) * per_replica + member];
+        const auto [stage, replica, member] = by_stage.place(rank);
+        order[rank] = places[plan.spread == Spread::stages ? rank : by_replica.rank({replica, stage, member})];
         moved = moved || order[rank] != rank;
     }
     return moved ? placement.reordered(std::move(order)) : placement;
@@ -66,12 +63,14 @@ static void check_groups(const TrainingInput& input) {
         return;
     }
     const std::vector<NodeGroup>& groups = input.fabric.shape().groups;
-    const std::int64_t last = input.plan.tensor * input.plan.context - 1;
+    const RankMap order(input.plan);
+    const std::uint32_t last = order.per_replica() - 1;
     std::string wrong;
     for (std::int64_t stage = 0; stage < input.plan.pipeline; ++stage) {
         for (std::int64_t replica = 0; replica < input.plan.data; ++replica) {
             const GpuId first = input.first_gpu(stage, replica);
-            const auto rank = static_cast<std::uint32_t>((stage * input.plan.data + replica) * (last + 1) + last);
+            const std::uint32_t rank =
+                order.rank({static_cast<std::uint32_t>(stage), static_cast<std::uint32_t>(replica), last});
             const std::uint32_t from = input.fabric.group_of(first);
             const std::uint32_t to = input.fabric.group_of(input.placement.gpu(rank));
             if (from != to) {

@@ -12,6 +12,7 @@ Lowering::Lowering(const TrainingInput& input, RankCopies ranks)
     : in_(input),
       one_rank_(ranks != RankCopies::each),
       copies_(ranks == RankCopies::copies),
+      order_(input.plan),
       tensor_(static_cast<std::uint32_t>(input.plan.tensor)),
       context_(static_cast<std::uint32_t>(input.plan.context)),
       data_(static_cast<std::uint32_t>(input.plan.data)),
@@ -154,7 +155,7 @@ void Lowering::list_ranks() {
     for (std::uint32_t stage = 0; stage < stages_; ++stage) {
         for (std::uint32_t replica = 0; replica < block_; ++replica) {
             for (std::uint32_t member = 0; member < per_replica(); ++member) {
-                const std::uint32_t rank = global_rank(stage, replica, member);
+                const std::uint32_t rank = order_.rank({stage, replica, member});
                 const std::uint32_t kind = kind_of_[in_.fabric.group_of(in_.placement.gpu(rank))];
                 kept_nodes_[in_.fabric.node_of(in_.placement.gpu(rank))] = true;
                 if (one_rank_ && replica + member > 0) {
@@ -426,16 +427,17 @@ void Lowering::add_partitions(std::vector<Group>& groups) {
 
 std::vector<Lowering::Group> Lowering::spans(std::uint32_t stage, std::uint32_t from, std::uint32_t to, bool alone) {
     std::vector<Group> out;
+    const RankMap simulated = order_.with_replicas(block_);
     for (std::uint32_t t = 0; t < tensor_; ++t) {
         for (std::uint32_t g = 0; g < data_ * context_ / to * from; ++g) {
             Group group;
             for (std::uint32_t i = 0; i < to / from; ++i) {
                 const std::uint32_t index = g / from * to + g % from + i * from;
                 const std::uint32_t replica = index / context_;
-                const std::uint32_t member = index % context_ * tensor_ + t;
-                group.gpus.push_back(in_.placement.gpu(global_rank(stage, replica, member)));
+                const std::uint32_t member = order_.member(index % context_, t);
+                group.gpus.push_back(in_.placement.gpu(order_.rank({stage, replica, member})));
                 if (replica < block_) {
-                    group.members.push_back((stage * block_ + replica) * per_replica() + member);
+                    group.members.push_back(simulated.rank({stage, replica, member}));
                 }
             }
             if (group.gpus.size() > (alone ? 0 : 1)) {
@@ -492,7 +494,7 @@ std::vector<Lowering::Group> Lowering::expert_groups(std::uint32_t stage, bool a
     if (in_.model.experts.count == 0 || copies < (alone ? 1 : 2)) {
         return out;
     }
-    const std::uint32_t ranks = data_ * per_replica();
+    const std::uint32_t ranks = order_.per_stage();
     const std::uint32_t apart = ranks / copies;
     for (std::uint32_t place = 0; place < apart; ++place) {
         Group group;
@@ -655,7 +657,7 @@ std::uint32_t folding_set(const TrainingInput& in) {
             }
         }
     }
-    const auto per_replica = static_cast<std::uint32_t>(in.plan.tensor * in.plan.context);
+    const std::uint32_t per_replica = RankMap(in.plan).per_replica();
     if (!in.fold || !in.fabric.full_bisection() || in.paths != PathChoice::spray || !in.placement.aligned(in.fabric)) {
         return data;
     }

@@ -21,6 +21,7 @@
 #include "sim/network/placement.hpp"
 #include "workloads/training/memory.hpp"
 #include "workloads/training/pass_cost.hpp"
+#include "workloads/training/rank_map.hpp"
 
 #include <memory>
 
@@ -72,7 +73,8 @@ struct TrainingInput {
     }
     /// The first GPU of the ranks of a stage's replica, which are all in one group.
     [[nodiscard]] GpuId first_gpu(std::int64_t stage, std::int64_t replica) const {
-        return placement.gpu(static_cast<std::uint32_t>((stage * plan.data + replica) * plan.tensor * plan.context));
+        return placement.gpu(
+            RankMap(plan).rank({static_cast<std::uint32_t>(stage), static_cast<std::uint32_t>(replica), 0}));
     }
     /// The GPUs of a stage's ranks on a cluster of groups; else empty: every stage is as on the first GPUs.
     [[nodiscard]] std::vector<GpuId> stage_gpus(std::int64_t stage) const;

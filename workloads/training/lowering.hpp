@@ -62,7 +62,7 @@ class Lowering {
 
     virtual void add_tasks() = 0;
 
-    [[nodiscard]] std::uint32_t per_replica() const { return tensor_ * context_; }
+    [[nodiscard]] std::uint32_t per_replica() const { return order_.per_replica(); }
     [[nodiscard]] std::uint32_t per_stage() const { return one_rank_ ? 1 : ranks_of_block(); }
     /// Ranks that each of these stands for or has copies of.
     [[nodiscard]] std::uint32_t ranks_in_one() const { return one_rank_ ? ranks_of_block() : 1; }
@@ -70,7 +70,7 @@ class Lowering {
     [[nodiscard]] std::uint32_t ranks_of_block() const { return block_ * per_replica(); }
     /// The GPU of the stage's rank number `i` in these.
     [[nodiscard]] GpuId gpu_of(std::uint32_t stage, std::uint32_t i) const {
-        return in_.placement.gpu(global_rank(stage, i / per_replica(), i % per_replica()));
+        return in_.placement.gpu(order_.rank({stage, i / per_replica(), i % per_replica()}));
     }
     [[nodiscard]] std::uint32_t rank_count() const { return static_cast<std::uint32_t>(out_.ranks.size()); }
     /// Ranks that hold the same weights and agree on them in every step: data-parallel replicas (of a worker, where a plan has
@@ -190,6 +190,7 @@ class Lowering {
     bool one_rank_;        ///< of each stage is in the graph
     bool copies_;          ///< then: has copies, and does not stand for all
     RankFolding folding_;  ///< where it does
+    RankMap order_;        ///< of all ranks
     std::uint32_t tensor_, context_, data_, stages_, chunks_, micro_batches_;
     std::uint32_t block_ = 1;  ///< simulated replicas
     TrainingGraph out_;
@@ -206,9 +207,6 @@ class Lowering {
     /// same GPUs.
     std::uint32_t demands_of_copies(const std::vector<GroupTransfer>& all, std::vector<std::uint32_t>& known);
     [[nodiscard]] bool fold_ranks();
-    [[nodiscard]] std::uint32_t global_rank(std::uint32_t stage, std::uint32_t replica, std::uint32_t member) const {
-        return (stage * data_ + replica) * per_replica() + member;
-    }
     void add_hosts();
 
     [[nodiscard]] std::uint32_t price_on(std::uint32_t rank, std::uint32_t price);

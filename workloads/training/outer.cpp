@@ -84,9 +84,12 @@ class OuterCosts {
         }
     }
 
-    [[nodiscard]] GpuId gpu(std::int64_t stage, std::int64_t replica, std::int64_t member) const {
-        return in_.placement.gpu(static_cast<std::uint32_t>(
-            (stage * in_.plan.data + replica) * in_.plan.tensor * in_.plan.context + member));
+    /// The GPU of a rank of the stage; `rank`: from the first of a replica on.
+    [[nodiscard]] GpuId gpu(std::int64_t stage, std::int64_t replica, std::int64_t rank) const {
+        const RankMap order(in_.plan);
+        return in_.placement.gpu(
+            order.rank({static_cast<std::uint32_t>(stage), static_cast<std::uint32_t>(replica), 0}) +
+            static_cast<std::uint32_t>(rank));
     }
 
     // Of so many bytes by every rank at once: the groups of all ranks share the links.
@@ -95,7 +98,7 @@ class OuterCosts {
         std::map<std::uint32_t, double> load;
         double latency = 0;
         for (std::int64_t stage = 0; stage < in_.plan.pipeline; ++stage) {
-            for (std::int64_t member = 0; member < replicas * in_.plan.tensor * in_.plan.context; ++member) {
+            for (std::int64_t member = 0; member < replicas * in_.plan.replica_ranks(); ++member) {
                 std::vector<GpuId> group;
                 for (std::int64_t worker = 0; worker < in_.plan.outer.workers; ++worker) {
                     group.push_back(gpu(stage, worker * replicas, member));

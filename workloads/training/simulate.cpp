@@ -226,7 +226,7 @@ namespace {
 class PassClock final : public TaskClock {
   public:
     PassClock(const TrainingInput& input, const TrainingGraph& lowered)
-        : lowered_(lowered), group_(static_cast<std::uint32_t>(input.plan.tensor * input.plan.context)) {
+        : lowered_(lowered), group_(RankMap(input.plan).per_replica()) {
         for (const SlowSpell& one : input.spells) {
             spells_[one.rank / group_].push_back(one);
         }

@@ -145,8 +145,10 @@ struct PlanSpec {
 
     /// Something is to go on beside the kernels of a pass or of a step.
     [[nodiscard]] bool overlaps() const;
+    /// Ranks that compute a micro-batch of a stage together.
+    [[nodiscard]] std::int64_t replica_ranks() const { return tensor * context; }
     /// Ranks of a stage; how many of them cut an expert, and how many hold the same experts.
-    [[nodiscard]] std::int64_t stage_ranks() const { return tensor * context * data; }
+    [[nodiscard]] std::int64_t stage_ranks() const { return replica_ranks() * data; }
     [[nodiscard]] std::int64_t expert_tensor() const { return experts.tensor > 0 ? experts.tensor : tensor; }
     [[nodiscard]] std::int64_t expert_data() const { return stage_ranks() / (experts.expert * expert_tensor()); }
     /// Ranks that hold the same weights and agree on them in every step.
@@ -158,7 +160,7 @@ struct PlanSpec {
     [[nodiscard]] RecomputeModules modules() const;
     /// Of a value of the operands of products, with its share of their scales.
     [[nodiscard]] double operand_bytes() const;
-    [[nodiscard]] std::int64_t ranks() const { return tensor * pipeline * data * context; }
+    [[nodiscard]] std::int64_t ranks() const { return stage_ranks() * pipeline; }
     /// Neighbours among the ranks of a sequence that exchange tokens for heads; the others of it are in a ring.
     [[nodiscard]] std::int64_t head_ranks() const {
         return context_exchange == ContextExchange::all_to_all     ? context

@@ -32,7 +32,7 @@ std::vector<std::pair<const DeviceSpec*, double>> devices_of(const TrainingInput
     for (const GroupDevice& group : input.groups) {
         out.emplace_back(group.gpu, 0);
     }
-    const auto replica = static_cast<double>(input.plan.tensor * input.plan.context);
+    const auto replica = static_cast<double>(input.plan.replica_ranks());
     for (std::int64_t stage = 0; stage < input.plan.pipeline; ++stage) {
         for (std::int64_t i = 0; i < input.plan.data; ++i) {
             out[input.fabric.group_of(input.first_gpu(stage, i))].second += replica;
