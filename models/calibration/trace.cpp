@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <set>
 #include <string_view>
 
 namespace orrery::inline cost {
@@ -31,7 +30,6 @@ struct NumberColumn {
     double empty;  ///< what an empty cell stands for
 };
 
-// The order is that of written files.
 constexpr std::array<TextColumn, 12> kTextColumns = {{{"dtype", &TraceRow::dtype},
                                                       {"kv_dtype", &TraceRow::kv_dtype},
                                                       {"layout", &TraceRow::layout},
@@ -467,62 +465,6 @@ Trace parse_trace(const std::string& text, const std::string& name) {
 
 Trace read_trace(const std::string& path) {
     return parse_trace(read_input(path), path);
-}
-
-std::string format_trace(const Trace& trace) {
-    std::string out = std::string(kVersionLine) + "\n";
-    for (const auto& [key, value] : trace.meta) {
-        out += fmt::format("# {}: {}\n", key, value);
-    }
-    std::set<std::string> used = {"dtype", "median_ns"};
-    bool phases = false;
-    bool notes = false;
-    for (const TraceRow& row : trace.rows) {
-        phases = phases || row.phase != TracePhase::forward;
-        notes = notes || !row.note.empty();
-        for (const TextColumn& column : kTextColumns) {
-            if (!(row.*column.member).empty()) {
-                used.insert(column.name);
-            }
-        }
-        for (const NumberColumn& column : kNumberColumns) {
-            if (row.*column.member != column.empty) {
-                used.insert(column.name);
-            }
-        }
-    }
-    out += phases ? "op,phase,shape" : "op,shape";
-    for (const TextColumn& column : kTextColumns) {
-        out += used.count(column.name) > 0 ? std::string(",") + column.name : "";
-    }
-    for (const NumberColumn& column : kNumberColumns) {
-        out += used.count(column.name) > 0 ? std::string(",") + column.name : "";
-    }
-    out += notes ? ",note\n" : "\n";
-    for (const TraceRow& row : trace.rows) {
-        out += row.op;
-        if (phases) {
-            out += "," + trace_phase_names()[static_cast<std::size_t>(row.phase)];
-        }
-        std::string shape;
-        for (const auto& [dimension, value] : row.shape) {
-            shape += fmt::format("{}{}={}", shape.empty() ? "" : " ", dimension, value);
-        }
-        out += "," + shape;
-        for (const TextColumn& column : kTextColumns) {
-            if (used.count(column.name) > 0) {
-                out += "," + row.*column.member;
-            }
-        }
-        for (const NumberColumn& column : kNumberColumns) {
-            if (used.count(column.name) > 0) {
-                const double value = row.*column.member;
-                out += value == column.empty ? std::string(",") : fmt::format(",{}", value);
-            }
-        }
-        out += notes ? "," + row.note + "\n" : "\n";
-    }
-    return out;
 }
 
 }  // namespace orrery::inline cost

@@ -108,7 +108,5 @@ struct Trace {
 [[nodiscard]] Trace read_trace(const std::string& path);
 /// Reads the text of a trace; `name` is what errors call it.
 [[nodiscard]] Trace parse_trace(const std::string& text, const std::string& name);
-/// The text of a trace: columns that no row uses are left out; reads back to the same trace but for line numbers.
-[[nodiscard]] std::string format_trace(const Trace& trace);
 
 }  // namespace orrery::inline cost

@@ -27,47 +27,6 @@ PimTiming timing_of(const PimSpec& pim) {
     return out;
 }
 
-std::int64_t simulate_commands(const PimTiming& t, const PimTiles& work) {
-    ORRERY_ASSERT(work.sums > 0 && work.commands >= work.sums);
-    std::int64_t now = 0;                  // when the rows are closed and the next command may come
-    std::int64_t last_window = -t.window;  // when the last group of banks was activated
-    std::int64_t next_refresh = t.refresh_interval;
-    std::int64_t written = 0;  // inputs
-    for (std::int64_t tile = 0; tile < work.tiles; ++tile) {
-        while (t.refresh_interval > 0 && now >= next_refresh) {
-            now += t.refresh;
-            next_refresh += t.refresh_interval;
-        }
-        // As many inputs as this tile's share of them.
-        const std::int64_t due = (tile + 1) * work.inputs / work.tiles;
-        const std::int64_t wanted =
-            tile == 0 ? std::max<std::int64_t>(due, work.inputs > 0 ? 1 : 0) : std::max(due, written);
-        if (wanted > written) {
-            now += t.turnaround + (wanted - written) * t.input;
-            written = wanted;
-        }
-        std::int64_t opened = 0;
-        for (std::int64_t window = 0; window < t.windows; ++window) {
-            now = std::max(now, last_window + t.window);
-            last_window = now;
-            opened = window == 0 ? now : opened;
-        }
-        std::int64_t column = now + t.activate;  // when the next multiplying command may come
-        std::int64_t last = column;
-        for (std::int64_t sum = 0; sum < work.sums; ++sum) {
-            const std::int64_t commands = work.commands * (sum + 1) / work.sums - work.commands * sum / work.sums;
-            for (std::int64_t command = 0; command < commands; ++command) {
-                last = column;
-                column += t.column;
-            }
-            column += t.result;
-            last += t.result;
-        }
-        now = std::max(last + t.to_precharge, opened + t.row_active) + t.precharge;
-    }
-    return now;
-}
-
 double tile_cycles(const PimTiming& t, double tiles, double commands, double sums, double inputs) {
     const auto c = [](std::int64_t cycles) { return static_cast<double>(cycles); };
     const double opening = c(t.window) * c(t.windows - 1);

@@ -1,10 +1,10 @@
 #pragma once
-// Time of matrix-vector products in the banks of a memory channel: command by command, and in closed form.
+// Time of matrix-vector products in the banks of a memory channel, in closed form.
 //
 // Claims: the banks of a channel work in step. A tile is a row in each bank: all banks are activated (no more than `window_banks` in an
 // activation window), multiplying commands follow at the column cadence, sums of some commands each are read out, the rows are
 // closed. Inputs are written beside the units before the tiles that take them. A refresh waits until the rows are closed and then
-// holds the channel. The command-level simulation keeps each of these distances; the closed form is the period of a tile, and
+// holds the channel. The closed form is the period of a tile, which keeps each of these distances, and
 // refresh stretches it by tREFI / (tREFI - tRFC).
 // A product is priced a vector at a time, as the units multiply each row with one input.
 // Scope: products in the banks alone; memory reads of the same channel wait where there is one row buffer and go on beside it where
@@ -12,7 +12,7 @@
 // Limits: one command a cycle is never the bound; all channels are alike.
 // Sources: JESD235D (HBM) and JESD250C (GDDR6) for the distances; Heo et al., "NeuPIMs", ASPLOS 2024, sections 4 and 5 (tiles, group
 // activation under tFAW, dual row buffers); Park et al., "AttAcc!", ASPLOS 2024, section 5; Lee et al., "GDDR6-AiM", ISSCC 2022.
-// Validated by tests/sim/device/pim_channel_test.cpp (closed form within 2 % of the commands) and `orrery validate devices`.
+// Validated by tests/sim/device/pim_channel_test.cpp (within 2 % of a simulation command by command) and `orrery validate devices`.
 
 #include "sim/device/compute_unit.hpp"
 
@@ -28,17 +28,9 @@ struct PimTiming {
 };
 [[nodiscard]] PimTiming timing_of(const PimSpec& pim);
 
-/// A run of equal tiles on one channel.
-struct PimTiles {
-    std::int64_t tiles = 0;
-    std::int64_t commands = 0;  ///< multiplying commands of a tile
-    std::int64_t sums = 1;      ///< of a tile that are read out, each after an equal part of its commands
-    std::int64_t inputs = 0;    ///< rows of inputs written, spread evenly over the tiles
-};
-
-/// Cycles until the last row is closed, command by command.
-[[nodiscard]] std::int64_t simulate_commands(const PimTiming& timing, const PimTiles& work);
-/// The same in closed form; tiles and inputs may be parts of one.
+/// Cycles until the last row of equal tiles on one channel is closed. `commands`: multiplying commands of a tile; `sums`: of a tile
+/// that are read out, each after an equal part of its commands; `inputs`: rows of inputs written, spread evenly over the tiles. Tiles
+/// and inputs may be parts of one.
 [[nodiscard]] double tile_cycles(const PimTiming& timing, double tiles, double commands, double sums, double inputs);
 
 /// Attention of one new token in the banks of a channel: logits from cached keys and sums over cached values, for `heads` query

@@ -8,6 +8,7 @@
 #include "tools/calibration/collections.hpp"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -431,7 +432,16 @@ TEST_CASE("each reader of public profiles maps a sample onto the trace format an
             }
         }
         // What a reader makes is a valid trace.
-        CHECK(parse_trace(format_trace(trace), sample.format).rows.size() == sample.rows);
+        std::string written =
+            "# orrery-trace: 1\n# device: any\n# source: any\n# date: any\nop,dtype,kv_dtype,shape,median_ns\n";
+        for (const TraceRow& row : trace.rows) {
+            written += fmt::format("{},{},{},", row.op, row.dtype, row.kv_dtype);
+            for (const auto& [dimension, value] : row.shape) {
+                written += fmt::format("{}={} ", dimension, value);
+            }
+            written += fmt::format(",{}\n", row.median_ns);
+        }
+        CHECK(parse_trace(written, sample.format).rows.size() == sample.rows);
         const std::string good = sample.text;
         for (int i = 0; i < 300 * test::scale(); ++i) {
             std::string text = good.substr(0, random.below(good.size() + 1));

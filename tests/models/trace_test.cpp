@@ -30,8 +30,8 @@ std::vector<std::string> errors_of(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("a written trace reads back to the same rows") {
-    Trace trace = read_trace(test::data().path("tests/data/microbenchmark.csv"));
+TEST_CASE("a trace gives its head and its rows") {
+    const Trace trace = read_trace(test::data().path("tests/data/microbenchmark.csv"));
     REQUIRE(trace.rows.size() == 6);
     CHECK(trace.device() == "h200-sxm");
     CHECK(trace.meta.at("driver") == "570.86.15");
@@ -39,11 +39,6 @@ TEST_CASE("a written trace reads back to the same rows") {
     CHECK(trace.rows[1].phase == TracePhase::weight_gradient);
     CHECK(trace.rows[2].kv_dtype == "fp8");
     CHECK(trace.rows[0].kernels == 1);
-    const Trace again = parse_trace(format_trace(trace), "again");
-    CHECK(format_trace(again) == format_trace(trace));
-    REQUIRE(again.rows.size() == trace.rows.size());
-    CHECK(again.rows[5].beside == trace.rows[5].beside);
-    CHECK(again.rows[4].held_s == trace.rows[4].held_s);
 }
 
 TEST_CASE("every error of a trace comes at once, each with its line and the nearest name") {

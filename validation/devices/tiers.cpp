@@ -1,8 +1,8 @@
 // Memories of a node: rates of PCIe, drives, DRAM and CXL.
 
-#include "sim/network/lone_node.hpp"
 #include "sim/record/facts_table.hpp"
 #include "validation/devices/devices.hpp"
+#include "validation/devices/lone_node.hpp"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 // Memories of a node: rates, what shares them, and what is wrong with a description.
 
-#include "sim/network/lone_node.hpp"
+#include "validation/devices/lone_node.hpp"
 
 #include <doctest/doctest.h>
 

@@ -145,8 +145,6 @@ class ModelStep final : public StepCost {
     [[nodiscard]] double attention_seconds(double sequences, double queries, double keys) const {
         return attention(sequences, queries, keys).seconds;
     }
-    /// ... and the LM head with sampling for this many sequences.
-    [[nodiscard]] double head_seconds(std::uint32_t sequences) { return head(sequences, false).seconds; }
     /// Kernels of a batch, without the host.
     [[nodiscard]] double kernel_seconds(const Batch& batch) { return kernels(batch).seconds; }
     /// The low-rank products of this many tokens with as many adapters, over all layers.

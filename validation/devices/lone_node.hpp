@@ -1,15 +1,15 @@
 #pragma once
 // How long copies take in a node where nothing else is under way.
 //
-// Claims: chains of steps begin at once and share what they have in common; a chain's steps follow one another. For validation and
-// tests of sim/network/node_memory.hpp: a run has the same resources beside everything else.
+// Claims: chains of steps begin at once and share what they have in common; a chain's steps follow one another. For
+// measured copies and tests of sim/network/node_memory.hpp: a run has the same resources beside everything else.
 // Validated by tests/sim/device/memory_tier_test.cpp.
 
 #include "sim/network/node_memory.hpp"
 
 #include <memory>
 
-namespace orrery::inline network {
+namespace orrery::inline validation {
 
 class LoneNode {
   public:
@@ -25,4 +25,4 @@ class LoneNode {
     std::unique_ptr<Parts> parts_;
 };
 
-}  // namespace orrery::inline network
+}  // namespace orrery::inline validation

@@ -1,10 +1,10 @@
-#include "sim/network/lone_node.hpp"
+#include "validation/devices/lone_node.hpp"
 
 #include "sim/engine/engine.hpp"
 #include "sim/engine/executor.hpp"
 #include "sim/engine/fluid.hpp"
 
-namespace orrery::inline network {
+namespace orrery::inline validation {
 
 namespace {
 
@@ -61,4 +61,4 @@ double LoneNode::seconds(const std::vector<std::vector<NodeMemory::Hop>>& chains
     return executor.finished_at().seconds();
 }
 
-}  // namespace orrery::inline network
+}  // namespace orrery::inline validation
