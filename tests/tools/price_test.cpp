@@ -2,7 +2,7 @@
 
 #include "models/calibrated.hpp"
 #include "models/roofline.hpp"
-#include "models/row_prices.hpp"
+#include "models/calibration/row_prices.hpp"
 #include "tests/support/command.hpp"
 #include "tests/support/support.hpp"
 #include "tools/calibration/collections.hpp"

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -42,7 +43,8 @@ std::vector<std::string> includes(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("layers: sim knows nobody, models, topologies and workloads not each other, and tools not what validates them") {
+TEST_CASE(
+    "layers: sim knows nobody, models, topologies and workloads not each other, and tools not what validates them") {
     const std::vector<std::pair<std::string, std::set<std::string>>> allowed = {
         {"sim", {"sim"}},
         {"models", {"sim", "models"}},
@@ -57,6 +59,48 @@ TEST_CASE("layers: sim knows nobody, models, topologies and workloads not each o
             }
         });
     }
+}
+
+TEST_CASE("no folders include each other in a circle, headers and sources together, but for those named here") {
+    std::map<std::string, std::map<std::string, std::string>> uses;  // by folder: the folders it includes, and where
+    std::map<std::string, std::set<std::string>> reached;
+    each_source({"sim", "models", "topologies", "workloads", "tools", "validation"},
+                [&](const std::string& path, const std::string& text) {
+                    const auto folder_of = [](const std::string& file) { return file.substr(0, file.rfind('/')); };
+                    for (const std::string& include : includes(text)) {
+                        if (folder_of(include) != folder_of(path)) {
+                            uses[folder_of(path)].emplace(folder_of(include), path + " includes " + include);
+                        }
+                    }
+                });
+    for (const auto& [folder, direct] : uses) {
+        std::vector<std::string> open = {folder};
+        while (!open.empty()) {
+            const std::string at = open.back();
+            open.pop_back();
+            for (const auto& [next, where] : uses[at]) {
+                if (reached[folder].insert(next).second) {
+                    open.push_back(next);
+                }
+            }
+        }
+    }
+    // The service of workloads/serving calls its parts and they call it back as its listeners; they become task sources of their own.
+    const std::set<std::string> known = {"workloads/serving/"};
+    std::set<std::string> met;
+    for (const auto& [folder, direct] : uses) {
+        for (const auto& [next, where] : direct) {
+            if (reached[next].contains(folder)) {
+                const auto named =
+                    std::find_if(known.begin(), known.end(), [&, &own = folder, &other = next](const auto& start) {
+                        return own.starts_with(start) && other.starts_with(start);
+                    });
+                CHECK_MESSAGE(named != known.end(), where << ", which leads back to " << folder);
+                met.insert(named != known.end() ? *named : "");
+            }
+        }
+    }
+    CHECK_MESSAGE(met.size() == known.size(), "a circle that is named here is no more");
 }
 
 TEST_CASE("what writes fmt:: includes it, itself or by a header: a precompiled header hides that it is missing") {

@@ -1,7 +1,7 @@
 // orrery price: one kernel or collective, or a table of them.
 
 #include "models/collective_library.hpp"
-#include "models/row_prices.hpp"
+#include "models/calibration/row_prices.hpp"
 #include "sim/base/text.hpp"
 #include "sim/config/units.hpp"
 #include "sim/record/facts_table.hpp"

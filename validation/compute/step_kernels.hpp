@@ -6,7 +6,7 @@
 // counts as elementwise, optimizer and loss with it. Points without a profile, and those that no model prices, are left out.
 
 #include "models/calibration/trace.hpp"
-#include "models/row_prices.hpp"
+#include "models/calibration/row_prices.hpp"
 #include "tools/terminal/terminal.hpp"
 
 #include <array>

@@ -1,7 +1,7 @@
 // `orrery validate compute --trace`: a user's own measurements against the models.
 
 #include "models/calibration/points.hpp"
-#include "models/row_prices.hpp"
+#include "models/calibration/row_prices.hpp"
 #include "tools/calibration/collections.hpp"
 #include "validation/compute/step_kernels.hpp"
 #include "validation/statistics.hpp"

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace orrery::inline network::packet {
 
@@ -20,6 +21,12 @@ std::int64_t whole_bytes(double limit) {
 }
 
 }  // namespace
+
+std::int64_t LeafPorts::free_at(std::uint32_t lane) const {
+    const std::int64_t waiting = queues != nullptr ? queues[lane].data_bytes : 0;
+    return up[lane].avoided ? std::numeric_limits<std::int64_t>::max()
+                            : std::max(up[lane].busy_until, now) + waiting * packet;
+}
 
 Ports::Ports(const Setup& setup, Border& border, Clock& clock, Slab& slab, Flows& flows, std::uint64_t seed)
     : setup_(setup),

@@ -78,21 +78,6 @@ struct alignas(64) ServedPort {
 };
 static_assert(sizeof(ServedPort) == 64);
 
-/// What a leaf knows of its ports to the spines.
-struct LeafPorts {
-    const Port* up = nullptr;
-    const ServedPort* queues = nullptr;  ///< none: departures are known on arrival
-    std::uint32_t packet = 0;            ///< bytes of a full one
-    std::int64_t now = 0;                ///< ps
-
-    /// ps, when this port will be free; never, when routing knows that its link is dead.
-    [[nodiscard]] std::int64_t free_at(std::uint32_t lane) const {
-        const std::int64_t waiting = queues != nullptr ? queues[lane].data_bytes : 0;
-        return up[lane].avoided ? std::numeric_limits<std::int64_t>::max()
-                                : std::max(up[lane].busy_until, now) + waiting * packet;
-    }
-};
-
 /// All ports, numbered by kind; the links of a kind as single links of the fabric are.
 class Ports {
   public:

@@ -1,4 +1,4 @@
-#include "sim/network/packet/port.hpp"
+#include "sim/network/path/path.hpp"
 
 #include <limits>
 

@@ -57,7 +57,19 @@ struct FlowPath {
     std::int64_t last_sent = 0;  ///< ps
 };
 
-struct LeafPorts;  // what a leaf knows of its ports to the spines: sim/network/packet/port.hpp
+struct Port;
+struct ServedPort;
+
+/// What a leaf knows of its ports to the spines.
+struct LeafPorts {
+    const Port* up = nullptr;
+    const ServedPort* queues = nullptr;  ///< none: departures are known on arrival
+    std::uint32_t packet = 0;            ///< bytes of a full one
+    std::int64_t now = 0;                ///< ps
+
+    /// ps, when this port will be free; never, when routing knows that its link is dead. sim/network/packet/port.cpp has it.
+    [[nodiscard]] std::int64_t free_at(std::uint32_t lane) const;
+};
 
 /// A message between two leaves.
 struct PlannedMessage {

@@ -4,8 +4,8 @@
 // and 4 (minimal routing; Valiant's, by way of a random third group; UGAL, which chooses between the two by its queues).
 // Global links of a group go to the other groups in turn, so that each pair of groups has the same number of them.
 
-#include "sim/network/fabric.hpp"
 #include "sim/network/topology/routed.hpp"
+#include "sim/network/topology/shape.hpp"
 
 namespace orrery::inline network {
 

@@ -9,8 +9,8 @@
 
 #include "sim/base/error.hpp"
 #include "sim/base/math.hpp"
-#include "sim/network/fabric.hpp"
 #include "sim/network/topology/routed.hpp"
+#include "sim/network/topology/shape.hpp"
 
 #include <algorithm>
 #include <cmath>

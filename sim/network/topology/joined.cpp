@@ -1,7 +1,7 @@
 #include "sim/network/topology/joined.hpp"
 
 #include "sim/base/random.hpp"
-#include "sim/network/fabric.hpp"
+#include "sim/network/topology/shape.hpp"
 #include "sim/network/topology/tree.hpp"
 
 #include <algorithm>

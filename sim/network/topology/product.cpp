@@ -1,6 +1,6 @@
 #include "sim/network/topology/product.hpp"
 
-#include "sim/network/fabric.hpp"
+#include "sim/network/topology/shape.hpp"
 
 #include <algorithm>
 #include <charconv>

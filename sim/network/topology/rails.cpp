@@ -4,8 +4,8 @@
 // Source: Wang, Ghobadi, Shakeri, Zhang, Hasani, "Rail-only: A Low-Cost High-Performance Network for Training LLMs with
 // Trillion Parameters", IEEE Hot Interconnects 2024, section 3.
 
-#include "sim/network/fabric.hpp"
 #include "sim/network/topology/routed.hpp"
+#include "sim/network/topology/shape.hpp"
 
 namespace orrery::inline network {
 

@@ -1,7 +1,7 @@
 // Torus, mesh (a torus that does not wrap) and fully connected nodes.
 
-#include "sim/network/fabric.hpp"
 #include "sim/network/topology/product.hpp"
+#include "sim/network/topology/shape.hpp"
 
 namespace orrery::inline network {
 

@@ -1,4 +1,4 @@
-#include "models/row_prices.hpp"
+#include "models/calibration/row_prices.hpp"
 
 #include "models/calibration/points.hpp"
 #include "sim/base/math.hpp"
