@@ -1,7 +1,7 @@
 #include "models/calibration/profiles.hpp"
 
 #include "sim/base/input_file.hpp"
-#include "sim/config/units.hpp"
+#include "sim/record/table_reader.hpp"
 
 #include <fmt/format.h>
 
@@ -13,104 +13,9 @@ namespace orrery::inline cost {
 
 namespace {
 
-constexpr std::size_t kMostErrors = 100;
-constexpr std::size_t kMostColumns = 512;
-
-/// Rows of a CSV file by the names of its columns. Quotes are not special: no public profile needs them.
-class Table {
-  public:
-    Table(std::string_view text, std::string name) : text_(text), name_(std::move(name)) {
-        header_ = next_cells();
-        if (header_.empty() || header_.size() > kMostColumns) {
-            fail(fmt::format("the first line names {} columns", header_.size()));
-        }
-    }
-    /// Whether the file has a column.
-    [[nodiscard]] bool has(std::string_view column) const {
-        return std::find(header_.begin(), header_.end(), column) != header_.end();
-    }
-    /// Goes to the next row; false at the end.
-    bool next() {
-        while (at_ < text_.size() && errors_.size() < kMostErrors) {
-            cells_ = next_cells();
-            if (cells_.size() == header_.size()) {
-                return true;
-            }
-            if (cells_.size() > 1 || !cells_.front().empty()) {
-                fail(fmt::format("{} cells, but the header names {} columns", cells_.size(), header_.size()));
-            }
-        }
-        return false;
-    }
-    [[nodiscard]] std::string_view text(std::string_view column) {
-        const auto found = std::find(header_.begin(), header_.end(), column);
-        if (found == header_.end()) {
-            if (std::find(missing_.begin(), missing_.end(), column) == missing_.end()) {
-                missing_.emplace_back(column);
-                fail(fmt::format("has no column '{}'", column));
-            }
-            return {};
-        }
-        return cells_[static_cast<std::size_t>(found - header_.begin())];
-    }
-    /// A number of at least `least`; reports others and gives `least`.
-    [[nodiscard]] double number(std::string_view column, double least = 0) {
-        const std::string_view cell = text(column);
-        double value = 0;
-        if (!parse_number(cell, value) || !(value >= least) || value > 1e15) {
-            good_ = false;
-            if (!cell.empty() || has(column)) {
-                fail(fmt::format("{} is a number from {} to 1e15, not '{}'", column, least, cell));
-            }
-            return least;
-        }
-        return value;
-    }
-    /// Whether every number since the last call was fine.
-    [[nodiscard]] bool good() { return std::exchange(good_, true) && missing_.empty(); }
-    [[nodiscard]] int line() const { return line_; }
-    void fail(const std::string& what) {
-        if (errors_.size() < kMostErrors) {
-            errors_.push_back(Diagnostic{name_, line_, 1, what});
-        }
-    }
-    void finish() const {
-        if (!errors_.empty()) {
-            throw ConfigError(errors_);
-        }
-    }
-
-  private:
-    std::vector<std::string_view> next_cells() {
-        const std::size_t end = std::min(text_.find('\n', at_), text_.size());
-        std::string_view line = text_.substr(at_, end - at_);
-        at_ = end + 1;
-        ++line_;
-        if (!line.empty() && line.back() == '\r') {
-            line.remove_suffix(1);
-        }
-        std::vector<std::string_view> cells;
-        for (std::size_t start = 0; start <= line.size() && cells.size() <= kMostColumns;) {
-            const std::size_t comma = std::min(line.find(',', start), line.size());
-            cells.push_back(line.substr(start, comma - start));
-            start = comma + 1;
-        }
-        return cells;
-    }
-
-    std::string_view text_;
-    std::string name_;
-    std::size_t at_ = 0;
-    int line_ = 0;
-    bool good_ = true;
-    std::vector<std::string_view> header_, cells_;
-    std::vector<std::string> missing_;
-    std::vector<Diagnostic> errors_;
-};
-
 using Shape = std::vector<std::pair<std::string, double>>;
 
-void add(Trace& trace, Table& table, const char* op, const std::string& dtype, Shape shape, double microseconds,
+void add(Trace& trace, TableReader& table, const char* op, const std::string& dtype, Shape shape, double microseconds,
          const std::string& library = {}) {
     TraceRow row;
     row.line = table.line();
@@ -164,7 +69,7 @@ bool wanted(const PublicProfile& profile, const std::string& dtype) {
     return *profile.only == 0 || listed(profile.only, dtype);
 }
 
-void read_gemm(const PublicProfile& profile, Table& table, Trace& trace) {
+void read_gemm(const PublicProfile& profile, TableReader& table, Trace& trace) {
     const bool powered = table.has("power");
     while (table.next()) {
         const std::string dtype = dtype_of(table.text("gemm_dtype"));
@@ -187,7 +92,7 @@ void read_gemm(const PublicProfile& profile, Table& table, Trace& trace) {
     }
 }
 
-void read_context_attention(const PublicProfile&, Table& table, Trace& trace) {
+void read_context_attention(const PublicProfile&, TableReader& table, Trace& trace) {
     const bool windows = table.has("window_size");
     while (table.next()) {
         const double queries = table.number("isl", 1);
@@ -212,7 +117,7 @@ void read_context_attention(const PublicProfile&, Table& table, Trace& trace) {
     }
 }
 
-void read_generation_attention(const PublicProfile&, Table& table, Trace& trace) {
+void read_generation_attention(const PublicProfile&, TableReader& table, Trace& trace) {
     const bool windows = table.has("window_size");
     while (table.next()) {
         const double window = windows ? table.number("window_size") : 0;
@@ -234,7 +139,7 @@ void read_generation_attention(const PublicProfile&, Table& table, Trace& trace)
     }
 }
 
-void read_mla(const PublicProfile&, Table& table, Trace& trace) {
+void read_mla(const PublicProfile&, TableReader& table, Trace& trace) {
     while (table.next()) {
         const bool decode = table.text("op_name") == "mla_generation";
         const double past = table.number("step");
@@ -256,7 +161,7 @@ void read_mla(const PublicProfile&, Table& table, Trace& trace) {
     }
 }
 
-void read_moe(const PublicProfile& profile, Table& table, Trace& trace) {
+void read_moe(const PublicProfile& profile, TableReader& table, Trace& trace) {
     while (table.next()) {
         const double hidden = table.number("hidden_size", 1);
         const double ffn = table.number("inter_size", 1);
@@ -290,7 +195,7 @@ void read_moe(const PublicProfile& profile, Table& table, Trace& trace) {
 }
 
 // Vidur's layers: medians in ms, whole microseconds; one product or streaming kernel a column.
-void read_vidur_mlp(const PublicProfile&, Table& table, Trace& trace) {
+void read_vidur_mlp(const PublicProfile&, TableReader& table, Trace& trace) {
     while (table.next()) {
         const double t = table.number("num_tokens", 1);
         const double tensor = table.number("num_tensor_parallel_workers", 1);
@@ -326,7 +231,7 @@ void read_vidur_mlp(const PublicProfile&, Table& table, Trace& trace) {
     }
 }
 
-void read_vidur_attention(const PublicProfile&, Table& table, Trace& trace) {
+void read_vidur_attention(const PublicProfile&, TableReader& table, Trace& trace) {
     while (table.next()) {
         const double tensor = table.number("num_tensor_parallel_workers", 1);
         const double heads = table.number("n_q_head", 1);
@@ -361,7 +266,7 @@ void read_vidur_attention(const PublicProfile&, Table& table, Trace& trace) {
 }
 
 // LLMServingSim's layers: one row a layer and number of tokens. `v0` in ns by input length, newer in us.
-void read_layers(const PublicProfile& p, Table& table, Trace& trace) {
+void read_layers(const PublicProfile& p, TableReader& table, Trace& trace) {
     const bool old = table.has("latency(ns)");
     const char* name_column = old ? "layer_name" : "layer";
     const char* size_column = old ? "input" : table.has("sequences") ? "sequences" : "tokens";
@@ -409,7 +314,7 @@ void read_layers(const PublicProfile& p, Table& table, Trace& trace) {
 }
 
 // LLMServingSim's attention: either a pure prefill chunk or a pure decode batch is one operation; mixed rows are left out.
-void read_layer_attention(const PublicProfile& p, Table& table, Trace& trace) {
+void read_layer_attention(const PublicProfile& p, TableReader& table, Trace& trace) {
     const double heads = p.heads / p.tensor;
     const double kv = std::max(1.0, p.kv_heads / p.tensor);
     while (table.next()) {
@@ -438,7 +343,7 @@ void read_layer_attention(const PublicProfile& p, Table& table, Trace& trace) {
     }
 }
 
-void read_apex_gemm(const PublicProfile&, Table& table, Trace& trace) {
+void read_apex_gemm(const PublicProfile&, TableReader& table, Trace& trace) {
     while (table.next()) {
         const double us = table.number("time(us)");
         const Shape shape = {{"m", table.number("m", 1)}, {"n", table.number("n", 1)}, {"k", table.number("k", 1)}};
@@ -452,7 +357,7 @@ void read_apex_gemm(const PublicProfile&, Table& table, Trace& trace) {
 }
 
 // Rows of 8 bits repeat those of 16 at the same bytes; custom all-reduces are read as CUDA graphs launch them.
-void read_collectives(const PublicProfile& profile, Table& table, Trace& trace) {
+void read_collectives(const PublicProfile& profile, TableReader& table, Trace& trace) {
     const bool custom = table.has("allreduce_dtype");
     const std::string library = library_of(profile.source);
     while (table.next()) {
@@ -488,7 +393,7 @@ void read_llmcompass(const PublicProfile&, std::string_view text, const std::str
             csv.erase(at, unit.size());
         }
     }
-    Table table(csv, name);
+    TableReader table(csv, name);
     while (table.next()) {
         add(trace, table, "gemm", "fp16",
             {{"m", table.number("m", 1)}, {"n", table.number("n", 1)}, {"k", table.number("k", 1)}},
@@ -499,7 +404,7 @@ void read_llmcompass(const PublicProfile&, std::string_view text, const std::str
 
 struct Reader {
     ProfileFormat format;
-    void (*read)(const PublicProfile&, Table&, Trace&);
+    void (*read)(const PublicProfile&, TableReader&, Trace&);
 };
 
 const std::vector<Reader>& readers() {
@@ -546,7 +451,7 @@ Trace parse_profile(const PublicProfile& profile, const std::string& text, const
         if (reader.read == nullptr) {
             read_llmcompass(profile, text, name, trace);
         } else {
-            Table table(text, name);
+            TableReader table(text, name);
             reader.read(profile, table, trace);
             table.finish();
         }

@@ -1,6 +1,6 @@
 #include "workloads/trace/flow_trace.hpp"
 
-#include "sim/base/input_file.hpp"
+#include "sim/record/table_reader.hpp"
 
 #include <fmt/format.h>
 
@@ -14,18 +14,13 @@ namespace orrery::inline trace {
 namespace {
 
 constexpr std::size_t kMostErrors = 49;
-constexpr std::size_t kLongestLine = 1 << 20;
 
 // The lines of a file with the errors found in them.
 class Lines {
   public:
-    explicit Lines(const std::string& path) : path_(path), stream_(path) {}
+    explicit Lines(const std::string& path) : lines_(path) {}
     bool next(std::string& line) {
-        while (read(line)) {
-            ++number_;
-            if (!line.empty() && line.back() == '\r') {
-                line.pop_back();
-            }
+        while (lines_.next(line)) {
             if (!line.empty() && line[0] != '#') {
                 return true;
             }
@@ -33,9 +28,9 @@ class Lines {
         return false;
     }
     void fail(const std::string& text, int column = 1) {
-        errors_.push_back(Diagnostic{path_, number_, column, text});
+        errors_.push_back(Diagnostic{lines_.path(), lines_.number(), column, text});
         if (errors_.size() >= kMostErrors) {
-            errors_.push_back(Diagnostic{path_, 0, 0, "and perhaps more: the file is read no further"});
+            errors_.push_back(Diagnostic{lines_.path(), 0, 0, "and perhaps more: the file is read no further"});
             throw ConfigError(errors_);
         }
     }
@@ -46,25 +41,7 @@ class Lines {
     }
 
   private:
-    // A line of at most kLongestLine: what is no text may have one that fills the memory.
-    bool read(std::string& line) {
-        buffer_.resize(kLongestLine + 1);
-        stream_.getline(buffer_.data(), static_cast<std::streamsize>(buffer_.size()));
-        const auto taken = static_cast<std::size_t>(stream_.gcount());
-        if (stream_.fail() && taken == 0) {
-            return false;
-        }
-        if (stream_.fail()) {
-            throw ConfigError({Diagnostic{path_, number_ + 1, 1, "a line is longer than 1 MiB"}});
-        }
-        line.assign(buffer_.data(), stream_.eof() ? taken : taken - 1);
-        return true;
-    }
-
-    std::string path_;
-    InputFile stream_;
-    std::vector<char> buffer_;
-    int number_ = 0;
+    InputLines lines_;
     std::vector<Diagnostic> errors_;
 };
 

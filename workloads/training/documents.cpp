@@ -1,7 +1,7 @@
 #include "workloads/training/documents.hpp"
 
 #include "sim/base/error.hpp"
-#include "sim/base/input_file.hpp"
+#include "sim/record/table_reader.hpp"
 #include "sim/base/random.hpp"
 #include "sim/config/units.hpp"
 #include "workloads/training/spec.hpp"
@@ -86,11 +86,10 @@ double MicroBatchLoad::squares() const {
 }
 
 std::vector<std::int64_t> read_document_trace(const std::string& path, std::int64_t longest) {
-    InputFile file(path);
+    InputLines file(path);
     std::vector<std::int64_t> out;
     std::vector<Diagnostic> errors;
-    std::string line;
-    for (int number = 1; std::getline(file, line); ++number) {
+    for (std::string line; file.next(line);) {
         line = line.substr(0, line.find('#'));
         line.erase(line.find_last_not_of(" \t\r") + 1);
         if (line.empty()) {
@@ -98,10 +97,10 @@ std::vector<std::int64_t> read_document_trace(const std::string& path, std::int6
         }
         double value = 0;
         if (!parse_number(line, value) || value < 1 || value != static_cast<double>(static_cast<std::int64_t>(value))) {
-            errors.push_back({path, number, 1, fmt::format("'{}' is no length in tokens", line)});
+            errors.push_back({path, file.number(), 1, fmt::format("'{}' is no length in tokens", line)});
         } else if (value > static_cast<double>(longest)) {
             errors.push_back(
-                {path, number, 1,
+                {path, file.number(), 1,
                  fmt::format("a document of {} tokens does not fit into a sequence of {}", line, longest)});
         } else {
             out.push_back(static_cast<std::int64_t>(value));

@@ -1,6 +1,6 @@
 #include "sim/base/calendar.hpp"
-#include "sim/base/input_file.hpp"
 #include "sim/base/text.hpp"
+#include "sim/record/table_reader.hpp"
 #include "workloads/faults/traces/format.hpp"
 
 #include <fmt/format.h>
@@ -14,14 +14,10 @@
 namespace orrery::inline faults {
 
 TraceLines::TraceLines(std::string path) : path_(std::move(path)) {
-    InputFile file(path_);
-    std::string line;
-    for (int number = 1; std::getline(file, line); ++number) {
-        if (!line.empty() && line.back() == '\r') {
-            line.pop_back();
-        }
+    InputLines file(path_);
+    for (std::string line; file.next(line);) {
         if (!line.empty()) {
-            lines_.emplace_back(number, line);
+            lines_.emplace_back(file.number(), line);
         }
     }
     if (lines_.empty()) {

@@ -2,6 +2,7 @@
 
 #include "sim/base/error.hpp"
 #include "sim/base/input_file.hpp"
+#include "sim/record/table_reader.hpp"
 #include "workloads/serving/requests/formats/trace_format.hpp"
 #include "workloads/serving/requests/request_sources.hpp"
 
@@ -57,7 +58,7 @@ class TraceReader final : public RequestSource {
 
   private:
     [[noreturn]] void fail(const std::string& problem) const {
-        throw ConfigError({Diagnostic{file_, number_, 1, problem}});
+        throw ConfigError({Diagnostic{file_, in_.number(), 1, problem}});
     }
 
     [[noreturn]] void fail_empty() const {
@@ -70,19 +71,10 @@ class TraceReader final : public RequestSource {
             spec_.from, spec_.to > 0 ? fmt::format(" {:g} s", spec_.to) : ", its end", last_ - origin_));
     }
 
-    // The next line into line_, which never holds more than the longest one that is taken.
     bool read_line() {
-        in_.getline(buffer_.data(), static_cast<std::streamsize>(buffer_.size()));
-        const auto taken = static_cast<std::size_t>(in_.gcount());
-        if (in_.fail() && taken == 0) {
+        if (!in_.next(line_)) {
             return false;
         }
-        ++number_;
-        if (in_.fail()) {
-            fail("a line is longer than 1 MiB");
-        }
-        // The end of the line counts as taken, except at the end of a file without one.
-        line_.assign(buffer_.data(), in_.eof() ? taken : taken - 1);
         trim(line_);
         return true;
     }
@@ -181,11 +173,9 @@ class TraceReader final : public RequestSource {
     static constexpr double kDay = 86400;  ///< s
     RequestsSpec spec_;
     std::string file_;
-    InputFile in_;
+    InputLines in_;
     Popularity adapters_;
     std::string line_;
-    std::vector<char> buffer_ = std::vector<char>((1 << 20) + 1);
-    int number_ = 0;
     std::unique_ptr<TraceLines> lines_;
     TracedRequest traced_;
     std::int64_t given_ = 0;
