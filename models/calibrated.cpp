@@ -157,7 +157,8 @@ std::vector<std::string> fits_in(const std::string& folder) {
         }
     }
     if (failed) {
-        throw ConfigError({Diagnostic{folder, 0, 0, "cannot be read: no fitted kernels of this name"}});
+        throw ConfigError(
+            {Diagnostic{folder, 0, 0, "cannot be read: no fitted kernels of this name", ErrorCode::unreadable_file}});
     }
     std::sort(files.begin(), files.end());
     return files;

@@ -45,7 +45,9 @@ class Parser {
     }
 
   private:
-    void fail(const std::string& what) { errors_.push_back(Diagnostic{name_, line_, 1, what}); }
+    void fail(const std::string& what) {
+        errors_.push_back(Diagnostic{name_, line_, 1, what, ErrorCode::malformed_trace});
+    }
 
     void read_line(std::string_view line) {
         if (line_ == 1) {
@@ -86,7 +88,8 @@ class Parser {
 
     void read_curve(const std::vector<std::string_view>& cells) {
         if (fit_.curves.size() >= kMostCurves) {
-            throw ConfigError({Diagnostic{name_, line_, 1, fmt::format("more than {} curves", kMostCurves)}});
+            throw ConfigError({Diagnostic{name_, line_, 1, fmt::format("more than {} curves", kMostCurves),
+                                          ErrorCode::malformed_trace}});
         }
         CollectiveCurve curve;
         curve.library = cells[1];

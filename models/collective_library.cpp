@@ -128,7 +128,8 @@ std::string path_of(const std::string& folder, const char* ending, const char* w
         throw ConfigError(
             {Diagnostic{data.path(folder), 0, 0,
                         fmt::format("no {} are called '{}'; there are {}{}", what, name, fmt::join(known, ", "),
-                                    near.empty() ? "" : fmt::format("; did you mean '{}'?", near))}});
+                                    near.empty() ? "" : fmt::format("; did you mean '{}'?", near)),
+                        ErrorCode::unknown_name}});
     }
     return file;
 }
@@ -148,7 +149,8 @@ std::unique_ptr<CollectiveModel> make_collectives(const std::string& interconnec
     const std::string file = path_of(folder, ".fit", "measured collectives", interconnect, data);
     CollectiveFit fit = parse_collective_fit(read_input(file), file);
     if (!fit.has(kNccl, CollectiveOp::all_reduce) && !fit.has(kRccl, CollectiveOp::all_reduce)) {
-        throw ConfigError({Diagnostic{file, 0, 0, "has no curve of the all-reduce of nccl or rccl"}});
+        throw ConfigError(
+            {Diagnostic{file, 0, 0, "has no curve of the all-reduce of nccl or rccl", ErrorCode::malformed_trace}});
     }
     return std::make_unique<MeasuredCollectives>(std::move(fit), library, constants);
 }

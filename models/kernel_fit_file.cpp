@@ -55,7 +55,9 @@ class Parser {
     }
 
   private:
-    void fail(const std::string& what) { errors_.push_back(Diagnostic{name_, number_, 1, what}); }
+    void fail(const std::string& what) {
+        errors_.push_back(Diagnostic{name_, number_, 1, what, ErrorCode::malformed_trace});
+    }
 
     void read_line(std::string_view line) {
         if (number_ == 1) {
@@ -68,7 +70,8 @@ class Parser {
                 fit_.values.push_back(value * kStep);
             }
             if (fit_.values.size() > kMostNodes) {
-                throw ConfigError({Diagnostic{name_, number_, 1, fmt::format("more than {} nodes", kMostNodes)}});
+                throw ConfigError({Diagnostic{name_, number_, 1, fmt::format("more than {} nodes", kMostNodes),
+                                              ErrorCode::malformed_trace}});
             }
         } else {
             read_key(line);

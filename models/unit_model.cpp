@@ -134,7 +134,8 @@ double UnitModel::seconds_in_banks(double m, double n, double k, double batch, P
         throw InfeasibleError(
             fmt::format("a product of {:.0f} x {:.0f} weights ({:.2f} GiB) does not fit into the banks "
                         "of {}, which hold {:.2f} GiB",
-                        n * batch, k, n * k * batch * bytes / 0x1p30, device_.name, device_.memory.value / 0x1p30));
+                        n * batch, k, n * k * batch * bytes / 0x1p30, device_.name, device_.memory.value / 0x1p30),
+            ErrorCode::out_of_memory);
     }
     return batch * product_cycles(pim_, m, n, k, bytes) / pim_.clock.value;
 }
@@ -208,10 +209,12 @@ double UnitModel::seconds_in_banks(const Attention& attention) const {
     const double stored = heads / shared * 2 * attention.keys_read() * attention.head_dim * bytes;
     const double channel = device_.memory.value / static_cast<double>(pim_.channels);
     if (stored > channel) {
-        throw InfeasibleError(fmt::format(
-            "{:.0f} heads of {:.0f} tokens put {:.2f} MiB of keys and values of a layer on one channel of {}, whose {} "
-            "banks hold {:.2f} MiB",
-            heads / shared, attention.keys_read(), stored / 0x1p20, device_.name, pim_.banks, channel / 0x1p20));
+        throw InfeasibleError(fmt::format("{:.0f} heads of {:.0f} tokens put {:.2f} MiB of keys and values of a layer "
+                                          "on one channel of {}, whose {} "
+                                          "banks hold {:.2f} MiB",
+                                          heads / shared, attention.keys_read(), stored / 0x1p20, device_.name,
+                                          pim_.banks, channel / 0x1p20),
+                              ErrorCode::out_of_memory);
     }
     const PimAttention parts = attention_cycles(pim_, heads, keys_seen(attention), attention.head_dim, bytes);
     return std::max(1.0, attention.queries) * (parts.logits + parts.values) / pim_.clock.value;
@@ -258,10 +261,12 @@ double UnitModel::seconds_with_drive(const Attention& attention, double on_devic
                               attention.decodes() ? attention.keys_read() : attention.keys, attention.head_dim,
                               orrery::bytes_of(attention.cache)};
     if (const double layer = stored(drive_, work); layer > drive_.capacity.value) {
-        throw InfeasibleError(fmt::format(
-            "{:.0f} heads of {:.0f} tokens put {:.2f} GiB of keys and values of a layer on one drive of {}, which "
-            "holds {:.2f} GiB",
-            work.heads / work.group, work.keys, layer / 0x1p30, device_.name, drive_.capacity.value / 0x1p30));
+        throw InfeasibleError(
+            fmt::format(
+                "{:.0f} heads of {:.0f} tokens put {:.2f} GiB of keys and values of a layer on one drive of {}, which "
+                "holds {:.2f} GiB",
+                work.heads / work.group, work.keys, layer / 0x1p30, device_.name, drive_.capacity.value / 0x1p30),
+            ErrorCode::out_of_memory);
     }
     if (!attention.decodes()) {
         return std::max(on_device, written(drive_, work, attention.queries));

@@ -16,7 +16,8 @@ DeviceSpec read_device(const std::string& name, const DataDirectory& data) {
     if (!own && std::find(names.begin(), names.end(), name) == names.end()) {
         const std::string near = nearest_name(name, names);
         throw ConfigError(
-            fmt::format("unknown device '{}'{}", name, near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
+            fmt::format("unknown device '{}'{}", name, near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)),
+            ErrorCode::unknown_name);
     }
     DeviceSpec spec;
     std::vector<Diagnostic> errors;

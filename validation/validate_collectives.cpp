@@ -41,7 +41,8 @@ std::vector<Row> load_rows(const std::string& path) {
         Row row;
         if (cells.size() < 7 || !parse_number(cells[3], row.gpus) || !parse_number(cells[4], row.nodes) ||
             !parse_number(cells[5], row.bytes) || !parse_number(cells[6], row.microseconds)) {
-            throw ConfigError({Diagnostic{path, number, 1, "expected system;node;op;gpus;nodes;bytes;us"}});
+            throw ConfigError({Diagnostic{path, number, 1, "expected system;node;op;gpus;nodes;bytes;us",
+                                          ErrorCode::malformed_trace}});
         }
         row.system = cells[0];
         row.node = cells[1];

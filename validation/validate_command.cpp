@@ -20,7 +20,7 @@ int command_validate(const CommandLine& line, const DataDirectory& data) {
         suite != "serving" && suite != "faults" && suite != "energy") {
         throw ConfigError(fmt::format(
             "unknown suite '{}'; it is one of compute, training, collectives, devices, serving, faults, energy",
-            suite));
+            suite), ErrorCode::unknown_name);
     }
     const std::vector<std::pair<const char*, std::vector<std::string>>> uses = {
         {"data", {"compute", "collectives", "faults", "serving"}},
@@ -35,22 +35,23 @@ int command_validate(const CommandLine& line, const DataDirectory& data) {
     for (const auto& [option, suites] : uses) {
         if (line.has(option) && suite != "all" && std::find(suites.begin(), suites.end(), suite) == suites.end()) {
             throw ConfigError(fmt::format("--{} belongs to the suite{} {}, not to {}", option,
-                                          suites.size() > 1 ? "s" : "", fmt::join(suites, " and "), suite));
+                                          suites.size() > 1 ? "s" : "", fmt::join(suites, " and "), suite), ErrorCode::command_line);
         }
     }
     if (line.has("kernels") && !line.has("trace")) {
-        throw ConfigError("--kernels belongs to --trace: the profiles are of a trace's layers and steps");
+        throw ConfigError("--kernels belongs to --trace: the profiles are of a trace's layers and steps",
+                          ErrorCode::command_line);
     }
     if (suite == "serving" && line.has("data") && !line.has("log")) {
-        throw ConfigError("--data belongs to the suite serving with --log alone");
+        throw ConfigError("--data belongs to the suite serving with --log alone", ErrorCode::command_line);
     }
     if (line.has("trace")) {
         if (suite == "all") {
-            throw ConfigError("--trace belongs to the suite compute: 'orrery validate compute --trace FILE'");
+            throw ConfigError("--trace belongs to the suite compute: 'orrery validate compute --trace FILE'", ErrorCode::command_line);
         }
         for (const char* other : {"fit", "engine", "svg", "report"}) {
             if (line.has(other)) {
-                throw ConfigError(fmt::format("--{} and --trace: a trace is priced, and nothing else", other));
+                throw ConfigError(fmt::format("--{} and --trace: a trace is priced, and nothing else", other), ErrorCode::command_line);
             }
         }
         validate_trace(data, terminal, line.text("trace"), line.has("kernels") ? line.text("kernels") : "",
@@ -62,7 +63,8 @@ int command_validate(const CommandLine& line, const DataDirectory& data) {
     if (line.has("log")) {
         if (suite == "all" || line.has("fit") || line.has("engine") || line.has("points")) {
             throw ConfigError(
-                "--log belongs to 'orrery validate serving --log FILE', which takes --data and --report besides");
+                "--log belongs to 'orrery validate serving --log FILE', which takes --data and --report besides",
+                ErrorCode::command_line);
         }
         compared.push_back(validate_logged(models, terminal, line.text("log")));
         if (line.has("report")) {

@@ -34,7 +34,8 @@ bool given(const FactsRow& row, const std::string& column) {
 std::string left_out(const FactsRow& row, const Setups& setups) {
     const auto system = setups.find({"system", row.text("system")});
     if (system == setups.end()) {
-        throw ConfigError({Diagnostic{row.file, row.line, 1, "its system is not in dispatch_setups.csv"}});
+        throw ConfigError({Diagnostic{row.file, row.line, 1, "its system is not in dispatch_setups.csv",
+                                      ErrorCode::malformed_trace}});
     }
     const std::string& why = system->second.text("left out");
     const bool between = why.rfind("between nodes: ", 0) == 0;

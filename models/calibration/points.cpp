@@ -366,7 +366,8 @@ std::vector<PointSet> point_sets(const Trace& trace, const DeviceSpec& device, c
         if (!problem.empty()) {
             ++set.refused_rows;
             if (set.refused.size() < kMostNamed) {
-                set.refused.push_back(Diagnostic{name, row.line, 1, row.op + ": " + problem});
+                set.refused.push_back(
+                    Diagnostic{name, row.line, 1, row.op + ": " + problem, ErrorCode::malformed_trace});
             }
             continue;
         }

@@ -457,7 +457,8 @@ Trace parse_profile(const PublicProfile& profile, const std::string& text, const
         }
     }
     if (trace.rows.empty()) {
-        throw ConfigError({Diagnostic{name, 0, 0, "holds no row that this program can use"}});
+        throw ConfigError(
+            {Diagnostic{name, 0, 0, "holds no row that this program can use", ErrorCode::malformed_trace}});
     }
     return trace;
 }

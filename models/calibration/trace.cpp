@@ -135,7 +135,7 @@ class Parser {
   private:
     void fail(const std::string& what) {
         if (errors_.size() < kMostErrors) {
-            errors_.push_back(Diagnostic{name_, number_, 1, what});
+            errors_.push_back(Diagnostic{name_, number_, 1, what, ErrorCode::malformed_trace});
         }
     }
 
@@ -151,7 +151,8 @@ class Parser {
         } else if (columns_.empty()) {
             read_header(line);
         } else if (trace_.rows.size() >= kMostRows) {
-            throw ConfigError({Diagnostic{name_, number_, 1, fmt::format("more than {} rows", kMostRows)}});
+            throw ConfigError({Diagnostic{name_, number_, 1, fmt::format("more than {} rows", kMostRows),
+                                          ErrorCode::malformed_trace}});
         } else {
             read_row(line);
         }

@@ -26,7 +26,8 @@ static std::vector<Diagnostic> capped(std::vector<Diagnostic> diagnostics) {
     if (diagnostics.size() > kMost) {
         const std::string rest = std::to_string(diagnostics.size() - kMost);
         diagnostics.resize(kMost);
-        diagnostics.push_back(Diagnostic{diagnostics.back().file, 0, 0, "and " + rest + " more errors"});
+        const Diagnostic& last = diagnostics.back();
+        diagnostics.push_back(Diagnostic{last.file, 0, 0, "and " + rest + " more errors", last.code});
     }
     return diagnostics;
 }
@@ -40,7 +41,8 @@ static std::string join(const std::vector<Diagnostic>& diagnostics) {
 }
 
 ConfigError::ConfigError(std::vector<Diagnostic> diagnostics)
-    : Error(2, join(capped(diagnostics))), diagnostics_(capped(std::move(diagnostics))) {}
+    : Error(diagnostics.empty() ? ErrorCode::contradiction : diagnostics.front().code, join(capped(diagnostics))),
+      diagnostics_(capped(std::move(diagnostics))) {}
 
 void assertion_failed(const char* condition, const char* file, int line, const char* function) {
     std::string_view path(file);

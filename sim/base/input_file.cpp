@@ -57,7 +57,7 @@ void require_input_file(const std::string& path) {
         problem = "cannot be read: no permission";
     }
     if (problem != nullptr) {
-        throw ConfigError({Diagnostic{path, 0, 0, problem}});
+        throw ConfigError({Diagnostic{path, 0, 0, problem, ErrorCode::unreadable_file}});
     }
     FilesRead& files = files_read();
     const std::lock_guard<std::mutex> lock(files.mutex);
@@ -132,7 +132,9 @@ class InputFile::Buffer final : public std::streambuf {
     }
 
   private:
-    [[noreturn]] void fail(const std::string& problem) const { throw ConfigError({Diagnostic{path_, 0, 0, problem}}); }
+    [[noreturn]] void fail(const std::string& problem) const {
+        throw ConfigError({Diagnostic{path_, 0, 0, problem, ErrorCode::unreadable_file}});
+    }
 
     // The next bytes of the file into in_, which is empty.
     void fill() {
@@ -252,7 +254,8 @@ std::string read_input(const std::string& path, std::size_t most) {
     if (text.size() > most || (!file.packed() && file.size() > most)) {
         throw ConfigError({Diagnostic{path, 0, 0,
                                       most >> 30U > 0 ? fmt::format("is larger than {} GiB", most >> 30U)
-                                                      : fmt::format("is larger than {} MiB", most >> 20U)}});
+                                                      : fmt::format("is larger than {} MiB", most >> 20U),
+                                      ErrorCode::unreadable_file}});
     }
     return text;
 }

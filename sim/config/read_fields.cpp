@@ -62,12 +62,16 @@ class Reader final : public Fields {
         constexpr double kMostExact = 9e15;  // whole numbers up to here keep every digit, in JSON too
         const bool whole = parse_number(node->scalar, number) && number == std::floor(number);
         if (whole && std::abs(number) > kMostExact) {
-            return fail(*node, fmt::format("'{}' must be at most 9e15 for every digit to count, not {}", field.key,
-                                           node->scalar));
+            return fail(
+                *node,
+                fmt::format("'{}' must be at most 9e15 for every digit to count, not {}", field.key, node->scalar),
+                ErrorCode::out_of_range);
         }
         if (!whole) {
-            return fail(*node, fmt::format("'{}' must be a whole number, not '{}'{}", field.key, node->scalar,
-                                           octal_hint(node->scalar)));
+            return fail(*node,
+                        fmt::format("'{}' must be a whole number, not '{}'{}", field.key, node->scalar,
+                                    octal_hint(node->scalar)),
+                        ErrorCode::wrong_type);
         }
         if (in_limits(field, *node, number)) {
             value = static_cast<std::int64_t>(number);
@@ -81,8 +85,10 @@ class Reader final : public Fields {
         }
         double number = 0;
         if (!parse_number(node->scalar, number)) {
-            return fail(*node, fmt::format("'{}' must be a number, not '{}'{}", field.key, node->scalar,
-                                           octal_hint(node->scalar)));
+            return fail(
+                *node,
+                fmt::format("'{}' must be a number, not '{}'{}", field.key, node->scalar, octal_hint(node->scalar)),
+                ErrorCode::wrong_type);
         }
         if (in_limits(field, *node, number)) {
             value = number;
@@ -95,7 +101,8 @@ class Reader final : public Fields {
             return;
         }
         if (node->scalar != "true" && node->scalar != "false") {
-            return fail(*node, fmt::format("'{}' must be true or false, not '{}'", field.key, node->scalar));
+            return fail(*node, fmt::format("'{}' must be true or false, not '{}'", field.key, node->scalar),
+                        ErrorCode::wrong_type);
         }
         value = node->scalar == "true";
     }
@@ -113,8 +120,10 @@ class Reader final : public Fields {
         }
         const std::vector<std::string> names = data_.names(kind);
         if (std::find(names.begin(), names.end(), node->scalar) == names.end()) {
-            return fail(*node, fmt::format("'{}': {} has no '{}'{}", field.key, kind.directory, node->scalar,
-                                           did_you_mean(node->scalar, names)));
+            return fail(*node,
+                        fmt::format("'{}': {} has no '{}'{}", field.key, kind.directory, node->scalar,
+                                    did_you_mean(node->scalar, names)),
+                        ErrorCode::unknown_name);
         }
         value = node->scalar;
     }
@@ -138,7 +147,8 @@ class Reader final : public Fields {
             return;
         }
         if (node->kind != YamlNode::Kind::map) {
-            return fail(*node, fmt::format("'{}' must be a quantity or {{value, how, source}}", field.key));
+            return fail(*node, fmt::format("'{}' must be a quantity or {{value, how, source}}", field.key),
+                        ErrorCode::wrong_type);
         }
         Reader inner(*node, data_, errors_, false, nullptr, {});
         inner.quantity(Field{"value", "", true, field.min, field.max}, dimension, value.value);
@@ -147,8 +157,10 @@ class Reader final : public Fields {
             static const std::vector<std::string> kHow = {"spec",    "measured",  "fitted",   "derived",
                                                           "assumed", "estimated", "recalled", kGivenInScenario};
             if (std::find(kHow.begin(), kHow.end(), how->scalar) == kHow.end()) {
-                fail(*how, fmt::format("'how' cannot be '{}'{}; it is one of {}", how->scalar,
-                                       did_you_mean(how->scalar, kHow), fmt::join(kHow, ", ")));
+                fail(*how,
+                     fmt::format("'how' cannot be '{}'{}; it is one of {}", how->scalar,
+                                 did_you_mean(how->scalar, kHow), fmt::join(kHow, ", ")),
+                     ErrorCode::unknown_name);
             }
         }
         inner.text(Field{"source", "", true}, value.source);
@@ -163,8 +175,10 @@ class Reader final : public Fields {
         const auto found = std::find(names.begin(), names.end(), node->scalar);
         if (found == names.end()) {
             kind_unknown_ = kind_unknown_ || std::string_view(field.key) == "kind";
-            return fail(*node, fmt::format("'{}' cannot be '{}'{}; it is one of {}", field.key, node->scalar,
-                                           did_you_mean(node->scalar, names), fmt::join(names, ", ")));
+            return fail(*node,
+                        fmt::format("'{}' cannot be '{}'{}; it is one of {}", field.key, node->scalar,
+                                    did_you_mean(node->scalar, names), fmt::join(names, ", ")),
+                        ErrorCode::unknown_name);
         }
         index = static_cast<std::size_t>(found - names.begin());
     }
@@ -201,7 +215,8 @@ class Reader final : public Fields {
             return fail(*node, fmt::format("'{}' must be a map{}", field.key,
                                            preset != nullptr ? fmt::format(" or the name of a {} preset", preset->what)
                                            : field.alone != nullptr ? fmt::format(" or its '{}' alone", field.alone)
-                                                                    : ""));
+                                                                    : ""),
+                        ErrorCode::wrong_type);
         }
         bool based = false;
         Maps later = later_at(field.key);
@@ -226,7 +241,7 @@ class Reader final : public Fields {
         }
         if (node->kind != YamlNode::Kind::sequence || node->items.size() != 2 ||
             node->items[0].kind != YamlNode::Kind::scalar || node->items[1].kind != YamlNode::Kind::scalar) {
-            return fail(*node, fmt::format("'{}' must be a list of two quantities", field.key));
+            return fail(*node, fmt::format("'{}' must be a list of two quantities", field.key), ErrorCode::wrong_type);
         }
         double found[2] = {low, high};
         if (!read_quantity(field, node->items[0], dimension, found[0]) ||
@@ -234,7 +249,8 @@ class Reader final : public Fields {
             return;
         }
         if (found[0] > found[1]) {
-            return fail(*node, fmt::format("'{}' must not fall from its first to its second value", field.key));
+            return fail(*node, fmt::format("'{}' must not fall from its first to its second value", field.key),
+                        ErrorCode::out_of_range);
         }
         low = found[0];
         high = found[1];
@@ -262,13 +278,13 @@ class Reader final : public Fields {
             return;
         }
         if (node->kind != YamlNode::Kind::sequence) {
-            return fail(*node, fmt::format("'{}' must be a list of maps", field.key));
+            return fail(*node, fmt::format("'{}' must be a list of maps", field.key), ErrorCode::wrong_type);
         }
         count = node->items.size();
         for (std::size_t i = 0; i < count; ++i) {
             const YamlNode& item = node->items[i];
             if (item.kind != YamlNode::Kind::map) {
-                fail(item, fmt::format("an entry of '{}' must be a map", field.key));
+                fail(item, fmt::format("an entry of '{}' must be a map", field.key), ErrorCode::wrong_type);
                 continue;
             }
             Reader inner(item, data_, errors_, partial_, origins_, fmt::format("{}{}.{}.", prefix_, field.key, i));
@@ -286,7 +302,8 @@ class Reader final : public Fields {
         for (const YamlNode::Entry& entry : node_.entries) {
             if (!known_.contains(entry.key)) {
                 errors_.push_back(entry.key_mark.error(
-                    fmt::format("unknown key '{}'{}", entry.key, errors_.size() < kGuessed ? guess(entry.key) : "")));
+                    fmt::format("unknown key '{}'{}", entry.key, errors_.size() < kGuessed ? guess(entry.key) : ""),
+                    ErrorCode::unknown_key));
             }
         }
     }
@@ -337,14 +354,17 @@ class Reader final : public Fields {
                    : "";
     }
 
-    void fail(const YamlNode& node, const std::string& text) { errors_.push_back(node.mark.error(text)); }
+    void fail(const YamlNode& node, const std::string& text, ErrorCode code) {
+        errors_.push_back(node.mark.error(text, code));
+    }
 
     const YamlNode* take(const Field& field) {
         known_.insert(field.key);
         const YamlNode* node = node_.find(field.key);
         if (node == nullptr || node->kind == YamlNode::Kind::null) {
             if (field.required && !partial_) {
-                errors_.push_back(node_.mark.error(fmt::format("'{}' is missing: {}", field.key, field.doc)));
+                errors_.push_back(
+                    node_.mark.error(fmt::format("'{}' is missing: {}", field.key, field.doc), ErrorCode::missing_key));
             }
             return nullptr;
         }
@@ -357,7 +377,7 @@ class Reader final : public Fields {
     const YamlNode* scalar(const Field& field) {
         const YamlNode* node = take(field);
         if (node != nullptr && node->kind != YamlNode::Kind::scalar) {
-            fail(*node, fmt::format("'{}' must be a single value", field.key));
+            fail(*node, fmt::format("'{}' must be a single value", field.key), ErrorCode::wrong_type);
             return nullptr;
         }
         return node;
@@ -367,26 +387,31 @@ class Reader final : public Fields {
         if (number >= field.min && number <= field.max) {
             return true;
         }
-        fail(node, fmt::format("'{}' must be {}, not {}", field.key, limits_text(field), node.scalar));
+        fail(node, fmt::format("'{}' must be {}, not {}", field.key, limits_text(field), node.scalar),
+             ErrorCode::out_of_range);
         return false;
     }
 
     bool read_quantity(const Field& field, const YamlNode& node, Dimension dimension, double& value) {
         std::string problem;
+        ErrorCode code = ErrorCode::wrong_unit;
         double number = 0;
-        if (!parse_quantity(node.scalar, dimension, number, problem)) {
-            fail(node, fmt::format("'{}': {}", field.key, problem));
+        if (!parse_quantity(node.scalar, dimension, number, problem, &code)) {
+            fail(node, fmt::format("'{}': {}", field.key, problem), code);
             return false;
         }
         if (number != 0 && std::abs(number) < kSmallest) {
-            fail(node, fmt::format("'{}' of {} is too small to be meant: write 0, or a value from {:g} {} on",
-                                   field.key, node.scalar, kSmallest, base_unit(dimension)));
+            fail(node,
+                 fmt::format("'{}' of {} is too small to be meant: write 0, or a value from {:g} {} on", field.key,
+                             node.scalar, kSmallest, base_unit(dimension)),
+                 ErrorCode::out_of_range);
             return false;
         }
         if (number < field.min || number > field.max) {
             fail(node,
                  fmt::format("'{}' must be between {} and {}, not {}", field.key, pretty_quantity(field.min, dimension),
-                             pretty_quantity(field.max, dimension), node.scalar));
+                             pretty_quantity(field.max, dimension), node.scalar),
+                 ErrorCode::out_of_range);
             return false;
         }
         value = number;
@@ -428,7 +453,8 @@ class Reader final : public Fields {
             const std::filesystem::path path = std::filesystem::path(from).parent_path() / name.scalar;
             std::error_code ignored;
             if (!std::filesystem::is_regular_file(path, ignored)) {
-                fail(name, fmt::format("no file '{}' describes a {}", path.string(), kind.what));
+                fail(name, fmt::format("no file '{}' describes a {}", path.string(), kind.what),
+                     ErrorCode::unreadable_file);
                 return nullptr;
             }
             try {
@@ -439,7 +465,7 @@ class Reader final : public Fields {
                 if (file->kind == YamlNode::Kind::map) {
                     return file;
                 }
-                fail(name, fmt::format("'{}' is no map of a {}", name.scalar, kind.what));
+                fail(name, fmt::format("'{}' is no map of a {}", name.scalar, kind.what), ErrorCode::wrong_type);
             } catch (const ConfigError& error) {
                 errors_.insert(errors_.end(), error.diagnostics().begin(), error.diagnostics().end());
             }
@@ -466,8 +492,10 @@ class Reader final : public Fields {
             if (std::string_view(kind.what) == "model") {
                 more = ", and 'orrery import hf-config config.json' describes one of Hugging Face";
             }
-            fail(name, fmt::format("unknown {} preset '{}'{}; 'orrery list {}s' shows them all{}", kind.what,
-                                   name.scalar, hint, kind.what, more));
+            fail(name,
+                 fmt::format("unknown {} preset '{}'{}; 'orrery list {}s' shows them all{}", kind.what, name.scalar,
+                             hint, kind.what, more),
+                 ErrorCode::unknown_name);
             return nullptr;
         }
         return data_.preset(kind, name.scalar);
@@ -497,7 +525,8 @@ class Reader final : public Fields {
         const YamlNode& file = *read;
         const YamlNode* base = file.find("preset");
         if (base != nullptr && is_base) {
-            fail(*base, fmt::format("'{}' starts from a preset and cannot be what another starts from", name.scalar));
+            fail(*base, fmt::format("'{}' starts from a preset and cannot be what another starts from", name.scalar),
+                 ErrorCode::contradiction);
             return false;
         }
         if (base != nullptr) {
@@ -531,7 +560,7 @@ class Reader final : public Fields {
 void read_fields(const YamlNode& node, const DataDirectory& data, std::vector<Diagnostic>& errors,
                  const std::function<void(Fields&)>& describe, Origins* origins) {
     if (node.kind != YamlNode::Kind::map) {
-        errors.push_back(node.mark.error("expected a map of keys and values"));
+        errors.push_back(node.mark.error("expected a map of keys and values", ErrorCode::wrong_type));
         return;
     }
     Reader reader(node, data, errors, false, origins, {});

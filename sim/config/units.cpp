@@ -1,7 +1,5 @@
 #include "sim/config/units.hpp"
 
-#include "sim/base/error.hpp"
-
 #include <fmt/format.h>
 
 #include <charconv>
@@ -145,7 +143,14 @@ bool parse_number(std::string_view text, double& value) {
     return result.ec == std::errc() && result.ptr == end && std::isfinite(value);
 }
 
-bool parse_quantity(std::string_view text, Dimension dimension, double& value, std::string& problem) {
+bool parse_quantity(std::string_view text, Dimension dimension, double& value, std::string& problem, ErrorCode* code) {
+    const auto fail = [&](ErrorCode kind, std::string why) {
+        problem = std::move(why);
+        if (code != nullptr) {
+            *code = kind;
+        }
+        return false;
+    };
     std::size_t split = 0;
     while (split < text.size() && (std::isdigit(static_cast<unsigned char>(text[split])) != 0 || text[split] == '.' ||
                                    text[split] == '-' || text[split] == '+' ||
@@ -168,44 +173,39 @@ bool parse_quantity(std::string_view text, Dimension dimension, double& value, s
     }
     double number = 0;
     if (!parse_number(text.substr(0, split), number)) {
-        problem = dimension == Dimension::number ? fmt::format("'{}' is not a number", text)
-                                                 : fmt::format("'{}' is not {}; write a number and a unit ({})", text,
-                                                               dimension_name(dimension), join_units(dimension));
-        return false;
+        return dimension == Dimension::number
+                   ? fail(ErrorCode::wrong_type, fmt::format("'{}' is not a number", text))
+                   : fail(ErrorCode::wrong_unit, fmt::format("'{}' is not {}; write a number and a unit ({})", text,
+                                                             dimension_name(dimension), join_units(dimension)));
     }
     if (unit.empty()) {
         if (*base_unit(dimension) == '\0' || number == 0) {
             value = number;
             return true;
         }
-        problem = fmt::format("'{}' has no unit; {} is written with one of {}", text, dimension_name(dimension),
-                              join_units(dimension));
-        return false;
+        return fail(ErrorCode::wrong_unit, fmt::format("'{}' has no unit; {} is written with one of {}", text,
+                                                       dimension_name(dimension), join_units(dimension)));
     }
     if (dimension == Dimension::number) {
-        problem = fmt::format("'{}' has a unit; expected a plain number", text);
-        return false;
+        return fail(ErrorCode::wrong_unit, fmt::format("'{}' has a unit; expected a plain number", text));
     }
     for (const Unit& candidate : kUnits) {
         if (unit == candidate.name) {
             if (candidate.dimension != dimension) {
-                problem = fmt::format("'{}' has the wrong kind of unit; expected {} ({})", text,
-                                      dimension_name(dimension), join_units(dimension));
-                return false;
+                return fail(ErrorCode::wrong_unit, fmt::format("'{}' has the wrong kind of unit; expected {} ({})",
+                                                               text, dimension_name(dimension), join_units(dimension)));
             }
             value = number * candidate.factor;
             if (!std::isfinite(value)) {
-                problem = fmt::format("'{}' is too large", text);
-                return false;
+                return fail(ErrorCode::out_of_range, fmt::format("'{}' is too large", text));
             }
             return true;
         }
     }
     const std::string nearest = nearest_name(unit, unit_names(dimension));
-    problem = fmt::format("unknown unit '{}'{}; {} is written with one of {}", unit,
-                          nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest),
-                          dimension_name(dimension), join_units(dimension));
-    return false;
+    return fail(ErrorCode::wrong_unit, fmt::format("unknown unit '{}'{}; {} is written with one of {}", unit,
+                                                   nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest),
+                                                   dimension_name(dimension), join_units(dimension)));
 }
 
 std::string format_quantity(double value, Dimension dimension) {

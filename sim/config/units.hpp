@@ -1,6 +1,8 @@
 #pragma once
 // Units of the configuration language. Bits are not bytes, GiB is not GB, and a quantity without a unit is refused.
 
+#include "sim/base/error.hpp"
+
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,8 +16,9 @@ enum class Dimension { time, bytes, rate, flops, frequency, power, fraction, num
 /// Every unit that a dimension accepts, such as "Gbps" and "GB/s".
 [[nodiscard]] std::vector<std::string> unit_names(Dimension dimension);
 
-/// Parses "400 Gbps" into base units. Returns false and says why in `problem` otherwise.
-[[nodiscard]] bool parse_quantity(std::string_view text, Dimension dimension, double& value, std::string& problem);
+/// Parses "400 Gbps" into base units. Returns false otherwise, and says why in `problem` and of which kind that is in `code`.
+[[nodiscard]] bool parse_quantity(std::string_view text, Dimension dimension, double& value, std::string& problem,
+                                  ErrorCode* code = nullptr);
 /// Parses a plain decimal number: no octal, no hexadecimal, no infinity, no NaN, no thousands separators.
 [[nodiscard]] bool parse_number(std::string_view text, double& value);
 /// "2.5e-06 s" in base units with 17 significant digits, so that it reads back exactly.

@@ -103,7 +103,7 @@ class TreeBuilder final : public YAML::EventHandler {
     [[nodiscard]] Mark mark_at(const YAML::Mark& mark) const { return Mark{file_, mark.line + 1, mark.column + 1}; }
 
     [[noreturn]] void fail(const YAML::Mark& mark, const std::string& text) {
-        errors.push_back(mark_at(mark).error(text));
+        errors.push_back(mark_at(mark).error(text, ErrorCode::invalid_yaml));
         throw ConfigError(errors);
     }
 
@@ -177,7 +177,8 @@ class TreeBuilder final : public YAML::EventHandler {
         const bool several = merged.value.kind == YamlNode::Kind::sequence;
         for (const YamlNode& other : several ? merged.value.items : std::vector<YamlNode>{merged.value}) {
             if (other.kind != YamlNode::Kind::map) {
-                errors.push_back(merged.key_mark.error("'<<' takes a map, or a list of maps, such as '<<: *base'"));
+                errors.push_back(merged.key_mark.error("'<<' takes a map, or a list of maps, such as '<<: *base'",
+                                                       ErrorCode::wrong_type));
                 return;
             }
             for (const YamlNode::Entry& entry : other.entries) {
@@ -205,15 +206,16 @@ class TreeBuilder final : public YAML::EventHandler {
             parent.has_key = true;
             parent.key_mark = node.mark;
             if (node.kind == YamlNode::Kind::sequence || node.kind == YamlNode::Kind::map) {
-                errors.push_back(node.mark.error("a key must be a plain word"));
+                errors.push_back(node.mark.error("a key must be a plain word", ErrorCode::wrong_type));
             }
             parent.key = node.scalar;
         } else {
             parent.has_key = false;
             const auto [first, fresh] = parent.lines.try_emplace(parent.key, node.mark.line);
             if (!fresh) {
-                errors.push_back(parent.key_mark.error("duplicate key '" + parent.key + "' (first at line " +
-                                                       std::to_string(first->second) + ")"));
+                errors.push_back(parent.key_mark.error(
+                    "duplicate key '" + parent.key + "' (first at line " + std::to_string(first->second) + ")",
+                    ErrorCode::duplicate_key));
                 return;
             }
             parent.node.entries.push_back(YamlNode::Entry{parent.key, parent.key_mark, std::move(node)});
@@ -235,7 +237,7 @@ std::optional<Diagnostic> tab_before(const std::string& text, const std::string&
         const std::size_t tab = indentation.find('\t');
         if (line >= failed - 1 && tab != std::string_view::npos && indentation.size() < one.size()) {
             return Diagnostic{name, line + 1, static_cast<int>(tab) + 1,
-                              "YAML does not allow tabs for indentation: write spaces"};
+                              "YAML does not allow tabs for indentation: write spaces", ErrorCode::invalid_yaml};
         }
         if (++line > failed) {
             break;
@@ -302,32 +304,34 @@ YamlNode* YamlNode::find(const std::string& key) {
 YamlNode parse_yaml(const std::string& text, const std::string& name) {
     const auto file = std::make_shared<const std::string>(name);
     if (text.size() > kMaxBytes) {
-        throw ConfigError({Diagnostic{name, 0, 0, "larger than 16 MiB: not a configuration file"}});
+        throw ConfigError(
+            {Diagnostic{name, 0, 0, "larger than 16 MiB: not a configuration file", ErrorCode::invalid_yaml}});
     }
     if (text.find('\0') != std::string::npos) {
-        throw ConfigError({Diagnostic{name, 0, 0, "contains a zero byte: not a text file"}});
+        throw ConfigError({Diagnostic{name, 0, 0, "contains a zero byte: not a text file", ErrorCode::invalid_yaml}});
     }
     TreeBuilder builder(text, file);
     try {
         std::istringstream stream(text);
         YAML::Parser parser(stream);
         if (!parser.HandleNextDocument(builder)) {
-            throw ConfigError({Diagnostic{name, 1, 1, "the file is empty"}});
+            throw ConfigError({Diagnostic{name, 1, 1, "the file is empty", ErrorCode::invalid_yaml}});
         }
         TreeBuilder rest(text, file);
         if (parser.HandleNextDocument(rest)) {
-            builder.errors.push_back(rest.root.mark.error("a file holds one document; remove the '---'"));
+            builder.errors.push_back(
+                rest.root.mark.error("a file holds one document; remove the '---'", ErrorCode::invalid_yaml));
         }
     } catch (const YAML::Exception& error) {
-        builder.errors.push_back(
-            tab_before(text, name, error.mark.line)
-                .value_or(Diagnostic{name, error.mark.line + 1, error.mark.column + 1, error.msg}));
+        builder.errors.push_back(tab_before(text, name, error.mark.line)
+                                     .value_or(Diagnostic{name, error.mark.line + 1, error.mark.column + 1, error.msg,
+                                                          ErrorCode::invalid_yaml}));
     }
     if (!builder.errors.empty()) {
         throw ConfigError(builder.errors);
     }
     if (builder.root.kind == YamlNode::Kind::null) {
-        throw ConfigError({Diagnostic{name, 1, 1, "the file is empty"}});
+        throw ConfigError({Diagnostic{name, 1, 1, "the file is empty", ErrorCode::invalid_yaml}});
     }
     return std::move(builder.root);
 }
@@ -350,7 +354,9 @@ static YamlNode* find_item(YamlNode& list, const std::string& key) {
 
 void apply_override(YamlNode& root, const std::string& assignment) {
     const auto equals = assignment.find('=');
-    const auto bad = [&](const std::string& why) { throw ConfigError({Diagnostic{"--set " + assignment, 0, 0, why}}); };
+    const auto bad = [&](const std::string& why) {
+        throw ConfigError({Diagnostic{"--set " + assignment, 0, 0, why, ErrorCode::command_line}});
+    };
     if (equals == std::string::npos || equals == 0) {
         bad("expected key.path=value");
     }

@@ -20,8 +20,8 @@ struct Mark {
     int line = 0;
     int column = 0;
 
-    [[nodiscard]] Diagnostic error(const std::string& text) const {
-        return Diagnostic{file ? *file : std::string(), line, column, text};
+    [[nodiscard]] Diagnostic error(const std::string& text, ErrorCode code = ErrorCode::contradiction) const {
+        return Diagnostic{file ? *file : std::string(), line, column, text, code};
     }
 };
 

@@ -44,8 +44,9 @@ void Executor::end() {
             if (ends_[id] == SimTime() && starts_[id] <= now() &&
                 graph_.task(TaskId(id)).activity != Task::kNoActivity) {
                 throw InfeasibleError("task '" + graph_.name_of(TaskId(id)) + "' of rank " +
-                                      std::to_string(graph_.task(TaskId(id)).rank) +
-                                      " can never finish: a resource on its path has no capacity");
+                                          std::to_string(graph_.task(TaskId(id)).rank) +
+                                          " can never finish: a resource on its path has no capacity",
+                                      ErrorCode::no_route);
             }
         }
         throw InternalError("the task graph has a cycle: " + std::to_string(graph_.size() - finished_) +

@@ -101,9 +101,10 @@ GroupLayout layout_of(const Fabric& fabric, const std::vector<GpuId>& group) {
     for (const auto& [node, members] : count) {
         if (members != count.begin()->second) {
             throw InfeasibleError("a communication group of " + std::to_string(group.size()) + " ranks has " +
-                                  std::to_string(members) + " of them on node " + std::to_string(node) + " and " +
-                                  std::to_string(count.begin()->second) + " on node " +
-                                  std::to_string(count.begin()->first) + "; choose degrees that divide the node");
+                                      std::to_string(members) + " of them on node " + std::to_string(node) + " and " +
+                                      std::to_string(count.begin()->second) + " on node " +
+                                      std::to_string(count.begin()->first) + "; choose degrees that divide the node",
+                                  ErrorCode::does_not_divide);
         }
     }
     return GroupLayout{static_cast<std::uint32_t>(group.size()), static_cast<std::uint32_t>(count.size()),

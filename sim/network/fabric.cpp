@@ -18,13 +18,16 @@ std::uint32_t Fabric::reserve(std::size_t per_node, const Capacity& capacity) {
 void Fabric::require_paths() const {
     for (const NodeGroup& group : groups_) {
         if (shape_.nodes > 1 && (group.nics == 0 || group.nic_bandwidth <= 0)) {
-            throw InfeasibleError("no route: node 1 cannot be reached from node 0, because the nodes have no NIC: "
-                                  "give cluster.node.nics and nic_bandwidth");
+            throw InfeasibleError(
+                "no route: node 1 cannot be reached from node 0, because the nodes have no NIC: "
+                "give cluster.node.nics and nic_bandwidth",
+                ErrorCode::no_route);
         }
         if (shape_.gpus_per_node > 1 && group.intra_bandwidth <= 0) {
             throw InfeasibleError(
                 "no route: GPU 1 cannot be reached from GPU 0 inside a node: give cluster.node.intra_bandwidth, in one "
-                "direction of a GPU, such as 32 GB/s of PCIe 4.0 x16");
+                "direction of a GPU, such as 32 GB/s of PCIe 4.0 x16",
+                ErrorCode::no_route);
         }
     }
 }

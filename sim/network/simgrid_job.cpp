@@ -130,7 +130,8 @@ void require_finished(int status) {
         const int signal = WTERMSIG(status);
         throw InfeasibleError(
             fmt::format("the SimGrid process was ended by signal {} ({}){}", signal, strsignal(signal),
-                        signal == SIGKILL ? "; the kernel ends processes so when memory runs out" : ""));
+                        signal == SIGKILL ? "; the kernel ends processes so when memory runs out" : ""),
+            signal == SIGKILL ? ErrorCode::out_of_memory : ErrorCode::infeasible);
     }
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
         throw InternalError(fmt::format("the SimGrid process failed with exit code {}", WEXITSTATUS(status)));

@@ -52,7 +52,8 @@ bool take_comparison(std::string& text, Expectation::Sign& sign) {
     return false;
 }
 
-std::string problem_of(Expectation& out) {
+// `code`: of what kind the problem is, where there is one.
+std::string problem_of(Expectation& out, ErrorCode& code) {
     std::string rest = out.text;
     if (!take_comparison(rest, out.sign)) {
         return fmt::format("'{}' is expected to be '{}': write a bound such as \"< 2 s\", \"<= 0.5\" or \"> 40 %\"",
@@ -61,8 +62,9 @@ std::string problem_of(Expectation& out) {
     const std::string base = base_of(out.metric);
     std::string problem;
     if (is_time(base) || out.metric.rfind(kParts, 0) == 0) {
-        return parse_quantity(rest, Dimension::time, out.bound, problem) ? ""
-                                                                         : fmt::format("'{}': {}", out.metric, problem);
+        return parse_quantity(rest, Dimension::time, out.bound, problem, &code)
+                   ? ""
+                   : fmt::format("'{}': {}", out.metric, problem);
     }
     out.percent = ends_with(rest, "%");
     if (!out.percent) {
@@ -92,16 +94,19 @@ void read_level(const YamlNode& node, const std::string& prefix, std::vector<Exp
                 known.emplace_back(row.name);
             }
             const std::string nearest = nearest_name(name.substr(0, name.find('.')), known);
-            errors.push_back(entry.key_mark.error(fmt::format(
-                "unknown metric '{}'{}", name, nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest))));
+            errors.push_back(
+                entry.key_mark.error(fmt::format("unknown metric '{}'{}", name,
+                                                 nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest)),
+                                     ErrorCode::unknown_metric));
             continue;
         }
         Expectation one;
         one.metric = name;
         one.text = entry.value.scalar;
         one.mark = entry.value.mark;
-        if (const std::string problem = problem_of(one); !problem.empty()) {
-            errors.push_back(one.mark.error(problem));
+        ErrorCode code = ErrorCode::no_bound;
+        if (const std::string problem = problem_of(one, code); !problem.empty()) {
+            errors.push_back(one.mark.error(problem, code));
         } else {
             out.push_back(std::move(one));
         }
@@ -127,7 +132,8 @@ bool holds(const Expectation& one, double value) {
 std::vector<Expectation> read_expectations(const YamlNode& section, std::vector<Diagnostic>& errors) {
     std::vector<Expectation> out;
     if (section.kind != YamlNode::Kind::map || section.entries.empty()) {
-        errors.push_back(section.mark.error("'expect' is a map of metrics to bounds, such as {mfu: \"> 40 %\"}"));
+        errors.push_back(section.mark.error("'expect' is a map of metrics to bounds, such as {mfu: \"> 40 %\"}",
+                                            ErrorCode::wrong_type));
         return out;
     }
     read_level(section, "", out, errors);
@@ -157,18 +163,21 @@ std::vector<ExpectationOutcome> judge(const std::vector<Expectation>& expectatio
             const std::string nearest = longer != names.end() ? *longer : nearest_name(one.metric, names);
             errors.push_back(
                 one.mark.error(fmt::format("unknown metric '{}': this run has none of that name{}", one.metric,
-                                           nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest))));
+                                           nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest)),
+                               ErrorCode::unknown_metric));
             continue;
         }
         if (one.percent && found->unit != "1") {
             errors.push_back(one.mark.error(
-                fmt::format("'{}' is no share but in {}: its bound is a number", one.metric, found->unit)));
+                fmt::format("'{}' is no share but in {}: its bound is a number", one.metric, found->unit),
+                ErrorCode::wrong_unit));
             continue;
         }
         if (!one.unit.empty() && one.unit != found->unit) {
             errors.push_back(
                 one.mark.error(fmt::format("'{}' is expected to be '{}': its bound is a number{}", one.metric, one.text,
-                                           found->unit == "1" ? "" : ", in " + found->unit)));
+                                           found->unit == "1" ? "" : ", in " + found->unit),
+                               ErrorCode::no_bound));
             continue;
         }
         out.push_back({*found, one.text, found->measured() && holds(one, found->value)});

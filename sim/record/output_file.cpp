@@ -48,7 +48,8 @@ int write_all(int file, const std::string& text) {
 }
 
 [[noreturn]] void cannot_write(const std::string& path, int code) {
-    throw ConfigError({Diagnostic{path, 0, 0, fmt::format("cannot be written: {}", std::strerror(code))}});
+    throw ConfigError({Diagnostic{path, 0, 0, fmt::format("cannot be written: {}", std::strerror(code)),
+                                  ErrorCode::unwritable_file}});
 }
 
 }  // namespace
@@ -121,7 +122,7 @@ void PartFile::keep() {
 void write_file(const std::string& path, const std::string& text) {
     if (path == "-") {
         if (std::fwrite(text.data(), 1, text.size(), stdout) < text.size()) {
-            throw ConfigError({Diagnostic{"standard output", 0, 0, "cannot be written"}});
+            throw ConfigError({Diagnostic{"standard output", 0, 0, "cannot be written", ErrorCode::unwritable_file}});
         }
         return;
     }

@@ -46,7 +46,8 @@ TableFormat table_format_of(const std::string& path) {
     if (extension == ".sqlite" || extension == ".sqlite3" || extension == ".db") {
         return TableFormat::sqlite;
     }
-    throw ConfigError({Diagnostic{path, 0, 0, "a table is written as .csv, or as .sqlite, .sqlite3 or .db"}});
+    throw ConfigError({Diagnostic{path, 0, 0, "a table is written as .csv, or as .sqlite, .sqlite3 or .db",
+                                  ErrorCode::command_line}});
 }
 
 std::string to_csv(const Table& table) {
@@ -112,7 +113,7 @@ std::string to_sqlite(const Table& table) {
     sqlite3_int64 size = 0;
     const std::unique_ptr<unsigned char, Close> bytes(sqlite3_serialize(opened, kMain, &size, 0));
     if (bytes == nullptr) {
-        throw InfeasibleError("a table does not fit into memory as a database: write .csv");
+        throw InfeasibleError("a table does not fit into memory as a database: write .csv", ErrorCode::out_of_memory);
     }
     return {reinterpret_cast<const char*>(bytes.get()), static_cast<std::size_t>(size)};
 }

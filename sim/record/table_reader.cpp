@@ -26,7 +26,7 @@ bool InputLines::next(std::string& line) {
     }
     ++number_;
     if (stream_.fail()) {
-        throw ConfigError({Diagnostic{path_, number_, 1, "a line is longer than 1 MiB"}});
+        throw ConfigError({Diagnostic{path_, number_, 1, "a line is longer than 1 MiB", ErrorCode::malformed_trace}});
     }
     // The end of the line counts as taken, except at the end of a file without one.
     line.assign(buffer_.data(), stream_.eof() ? taken : taken - 1);
@@ -92,7 +92,7 @@ bool TableReader::good() {
 
 void TableReader::fail(const std::string& what) {
     if (errors_.size() < kMostErrors) {
-        errors_.push_back(Diagnostic{name_, line_, 1, what});
+        errors_.push_back(Diagnostic{name_, line_, 1, what, ErrorCode::malformed_trace});
     }
 }
 

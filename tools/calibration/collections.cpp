@@ -13,8 +13,8 @@ namespace orrery::inline calibration {
 void require_profiles(const std::string& directory) {
     std::error_code failed;
     if (!std::filesystem::is_directory(directory, failed)) {
-        throw ConfigError(
-            {Diagnostic{directory, 0, 0, "no such folder: --data names the one with the public profiles"}});
+        throw ConfigError({Diagnostic{directory, 0, 0, "no such folder: --data names the one with the public profiles",
+                                      ErrorCode::unreadable_file}});
     }
     const auto there = [&](const PublicProfile& profile) {
         return std::filesystem::exists(directory + "/" + profile.path, failed);
@@ -25,7 +25,8 @@ void require_profiles(const std::string& directory) {
         std::none_of(collectives.begin(), collectives.end(), [&](const auto& table) { return there(table.profile); })) {
         throw ConfigError({Diagnostic{
             directory, 0, 0,
-            fmt::format("holds none of the public profiles, such as {} (README.md, Raw data)", kernels.front().path)}});
+            fmt::format("holds none of the public profiles, such as {} (README.md, Raw data)", kernels.front().path),
+            ErrorCode::unreadable_file}});
     }
 }
 

@@ -40,7 +40,8 @@ class BaselineReader {
     Baseline read() {
         if (root_.kind != YamlNode::Kind::map || root_.find("orrery-baseline") == nullptr ||
             root_.find("orrery-baseline")->scalar != "1") {
-            throw ConfigError({root_.mark.error("a baseline is a map that starts with 'orrery-baseline: 1'")});
+            throw ConfigError(
+                {root_.mark.error("a baseline is a map that starts with 'orrery-baseline: 1'", ErrorCode::wrong_type)});
         }
         keys_of(root_, {"orrery-baseline", "scenario", "set", "reason", "metrics", "inputs"});
         if (const YamlNode* scenario = root_.find("scenario"); scenario != nullptr && !scenario->scalar.empty()) {
@@ -48,12 +49,12 @@ class BaselineReader {
             try {
                 require_input_file(baseline_.scenario_path());
             } catch (const ConfigError& error) {
-                errors_.push_back(
-                    scenario->mark.error(fmt::format("'{}' {}", scenario->scalar, error.diagnostics().front().text)));
+                errors_.push_back(scenario->mark.error(
+                    fmt::format("'{}' {}", scenario->scalar, error.diagnostics().front().text), error.code()));
             }
         } else {
-            errors_.push_back(
-                root_.mark.error("'scenario' is missing: the path of the scenario, relative to this file"));
+            errors_.push_back(root_.mark.error("'scenario' is missing: the path of the scenario, relative to this file",
+                                               ErrorCode::missing_key));
         }
         if (const YamlNode* set = root_.find("set")) {
             for (const YamlNode& item : set->items) {
@@ -82,7 +83,8 @@ class BaselineReader {
                 const std::string nearest = nearest_name(entry.key, known);
                 errors_.push_back(entry.key_mark.error(
                     fmt::format("unknown key '{}'{}", entry.key,
-                                nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest))));
+                                nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest)),
+                    ErrorCode::unknown_key));
             }
         }
     }
@@ -110,7 +112,8 @@ class BaselineReader {
             errors_.push_back(node.mark.error(
                 fmt::format("'{}' is not a value as 'orrery check --update' writes it: a number, true or false, a text "
                             "in quotes, or a list of these",
-                            node.scalar)));
+                            node.scalar),
+                ErrorCode::wrong_type));
         }
         return node.quoted ? quoted(node.scalar) : node.scalar;
     }
@@ -119,7 +122,8 @@ class BaselineReader {
         const YamlNode* metrics = root_.find("metrics");
         if (metrics == nullptr || metrics->kind != YamlNode::Kind::map || metrics->entries.empty()) {
             errors_.push_back((metrics != nullptr ? *metrics : root_)
-                                  .mark.error("'metrics' must be a map of names to {value, tolerance}"));
+                                  .mark.error("'metrics' must be a map of names to {value, tolerance}",
+                                              metrics == nullptr ? ErrorCode::missing_key : ErrorCode::wrong_type));
             return;
         }
         for (const YamlNode::Entry& entry : metrics->entries) {
@@ -128,21 +132,23 @@ class BaselineReader {
             metric.name = entry.key;
             const YamlNode* value = entry.value.find("value");
             if (value == nullptr || !parse_number(value->scalar, metric.value)) {
-                errors_.push_back(entry.value.mark.error(fmt::format("'{}' needs a number as its 'value'", entry.key)));
+                errors_.push_back(entry.value.mark.error(fmt::format("'{}' needs a number as its 'value'", entry.key),
+                                                         ErrorCode::missing_key));
             }
             std::string problem;
             if (const YamlNode* tolerance = entry.value.find("tolerance");
                 tolerance != nullptr &&
                 (!parse_quantity(tolerance->scalar, Dimension::fraction, metric.tolerance, problem) ||
                  metric.tolerance < 0)) {
-                errors_.push_back(
-                    tolerance->mark.error(fmt::format("'tolerance' must be like 1 %, not '{}'", tolerance->scalar)));
+                errors_.push_back(tolerance->mark.error(
+                    fmt::format("'tolerance' must be like 1 %, not '{}'", tolerance->scalar), ErrorCode::wrong_type));
             }
             if (const YamlNode* better = entry.value.find("better")) {
                 metric.better = better->scalar;
                 if (metric.better != "lower" && metric.better != "higher" && metric.better != "neither") {
-                    errors_.push_back(better->mark.error(
-                        fmt::format("'better' is lower, higher or neither, not '{}'", metric.better)));
+                    errors_.push_back(
+                        better->mark.error(fmt::format("'better' is lower, higher or neither, not '{}'", metric.better),
+                                           ErrorCode::unknown_name));
                 }
             }
             baseline_.metrics.push_back(std::move(metric));
@@ -377,7 +383,8 @@ Baseline updated(Baseline baseline, ModelCache& models, const std::string& reaso
         const Metric* now = out.summary.find(metric.name);
         if (now == nullptr) {
             throw ConfigError(
-                {Diagnostic{baseline.path, 0, 0, fmt::format("the scenario has no metric '{}'", metric.name)}});
+                {Diagnostic{baseline.path, 0, 0, fmt::format("the scenario has no metric '{}'", metric.name),
+                            ErrorCode::unknown_metric}});
         }
         if (!now->measured()) {
             throw ConfigError({Diagnostic{

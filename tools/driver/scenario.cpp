@@ -347,7 +347,7 @@ static Scenario read_with_presets(const YamlNode& root, const std::string& name,
     Scenario scenario;
     scenario.name = name;
     if (root.kind != YamlNode::Kind::map) {
-        throw ConfigError({root.mark.error("a scenario is a map that starts with 'orrery: 1'")});
+        throw ConfigError({root.mark.error("a scenario is a map that starts with 'orrery: 1'", ErrorCode::wrong_type)});
     }
     if (!find_kind(root, scenario)) {
         refuse_kind(root, data, scenario);
@@ -677,7 +677,7 @@ RunOutput run_kind(const Scenario& scenario, ModelCache& models, const RunOption
         try {
             simulation.run();
         } catch (const InfeasibleError& error) {
-            throw InfeasibleError(error.what() + never_mended(faults));
+            throw InfeasibleError(error.what() + never_mended(faults), error.code());
         }
         prepared->summarise(out);
         require_alive(scenario, faults, fabric, out);

@@ -244,7 +244,7 @@ bool check_file(const Mark& mark, const std::string& named, const std::string& d
         require_input_file(directory.empty() || named.front() == '/' ? named : directory + "/" + named);
         return true;
     } catch (const ConfigError& error) {
-        errors.push_back(mark.error(fmt::format("'{}' {}", named, error.diagnostics().front().text)));
+        errors.push_back(mark.error(fmt::format("'{}' {}", named, error.diagnostics().front().text), error.code()));
         return false;
     }
 }

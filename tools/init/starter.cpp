@@ -25,7 +25,8 @@ std::string preset_named(const PresetKind& kind, const std::string& name, const 
     }
     const std::string nearest = nearest_name(name, names);
     throw ConfigError(fmt::format("unknown {} preset '{}'{}; 'orrery list {}s' shows them all", kind.what, name,
-                                  nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest), kind.what));
+                                  nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest), kind.what),
+                      ErrorCode::unknown_name);
 }
 
 // The model that is asked for, by the name of a preset or of a checkpoint.
@@ -67,7 +68,8 @@ std::string node_of(const std::string& device, const DataDirectory& data) {
     throw ConfigError(
         fmt::format("no node preset has the device '{}'; there are nodes with {}. Take one of them (orrery list nodes) "
                     "and change its 'gpu': node: {{preset: dgx-h100, gpu: {}}}",
-                    wanted, fmt::join(devices, ", "), wanted));
+                    wanted, fmt::join(devices, ", "), wanted),
+        ErrorCode::unknown_name);
 }
 
 struct Machines {
@@ -94,7 +96,8 @@ Machines machines(const StarterFacts& facts, const char* device, std::int64_t gp
     }
     if (wanted % out.node.gpus != 0) {
         throw ConfigError(
-            fmt::format("--gpus {} is no multiple of the {} GPUs of a node ({})", wanted, out.node.gpus, out.preset));
+            fmt::format("--gpus {} is no multiple of the {} GPUs of a node ({})", wanted, out.node.gpus, out.preset),
+            ErrorCode::command_line);
     }
     out.nodes = wanted / out.node.gpus;
     out.text = fmt::format("cluster:\n  nodes: {:<24} # of {} GPU{}\n  node: {:<25} # orrery list nodes\n", out.nodes,
@@ -177,7 +180,8 @@ PlannedModel planned_model(const StarterFacts& facts, const Machines& on, const 
     if (!plan) {
         throw InfeasibleError(
             fmt::format("{} does not fit on {} GPUs of {} under any plan tried: take more of them (--gpus)", name,
-                        on.nodes * on.node.gpus, on.preset));
+                        on.nodes * on.node.gpus, on.preset),
+            ErrorCode::out_of_memory);
     }
     check(model, *plan, static_cast<std::uint32_t>(on.nodes * on.node.gpus), {});
     return {name, model, *plan};
@@ -279,7 +283,8 @@ ServedModel served_model(const StarterFacts& facts, const Machines& on, const Da
         throw InfeasibleError(fmt::format(
             "{} in {} needs {:.0f} GiB and does not fit into {} GPUs of a node ({}): take another "
             "device or more of its GPUs",
-            name, stored ? asked.precision() : "16 bits", weights / (1024.0 * 1024 * 1024), tensor, on.preset));
+            name, stored ? asked.precision() : "16 bits", weights / (1024.0 * 1024 * 1024), tensor, on.preset),
+            ErrorCode::out_of_memory);
     }
     return {name, tensor};
 }
@@ -323,8 +328,10 @@ std::string disaggregated(const StarterFacts& facts, const DataDirectory& data) 
     const std::int64_t gpus = on.nodes * on.node.gpus;
     const std::int64_t replicas = gpus / tensor;
     if (replicas < 2) {
-        throw ConfigError(fmt::format(
-            "separate prefill and decode replicas of {} need {} GPUs or more: give more --gpus", name, 2 * tensor));
+        throw ConfigError(
+            fmt::format("separate prefill and decode replicas of {} need {} GPUs or more: give more --gpus", name,
+                        2 * tensor),
+            ErrorCode::command_line);
     }
     const std::int64_t prefill = std::max<std::int64_t>(1, replicas / 4);
     return head(fmt::format("What do clients of {} see on {} GPUs ({}) with separate prefill and decode replicas?",
@@ -360,7 +367,7 @@ std::string collective(const StarterFacts& facts, const DataDirectory& data) {
 std::string network(const StarterFacts& facts, const DataDirectory&) {
     const std::int64_t hosts = facts.gpus > 0 ? facts.gpus : 64;
     if (hosts < 2) {
-        throw ConfigError("flows go between hosts: give --gpus of 2 or more");
+        throw ConfigError("flows go between hosts: give --gpus of 2 or more", ErrorCode::command_line);
     }
     return head(fmt::format("How long does a permutation of 2 MiB flows take over {} hosts, packet by packet?", hosts),
                 facts, "network") +
@@ -413,7 +420,7 @@ std::string replay(const StarterFacts& facts, const DataDirectory& data) {
 std::string cluster(const StarterFacts& facts, const DataDirectory& data) {
     const Machines on = machines(facts, "h100-sxm", 16, data);
     if (on.nodes < 2) {
-        throw ConfigError("two jobs need two nodes or more: give more --gpus");
+        throw ConfigError("two jobs need two nodes or more: give more --gpus", ErrorCode::command_line);
     }
     const std::int64_t half = on.nodes / 2;
     return head("How much do two jobs on one fabric slow each other?", facts, "cluster") + on.text +
@@ -439,7 +446,8 @@ std::string cluster(const StarterFacts& facts, const DataDirectory& data) {
 std::string rl(const StarterFacts& facts, const DataDirectory& data) {
     const Machines on = machines(facts, "h100-sxm", 16, data);
     if (on.nodes < 2) {
-        throw ConfigError("a step that generates and trains on nodes of their own needs two or more: give more --gpus");
+        throw ConfigError("a step that generates and trains on nodes of their own needs two or more: give more --gpus",
+                          ErrorCode::command_line);
     }
     Machines trains = on;
     trains.nodes = on.nodes - on.nodes / 2;
@@ -535,9 +543,10 @@ std::string write_starter(const std::string& kind, const StarterFacts& facts, co
         }
     }
     const std::string nearest = nearest_name(kind, kinds);
-    throw ConfigError(fmt::format("unknown kind '{}'{}; it is one of {}", kind,
-                                  nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest),
-                                  fmt::join(kinds, ", ")));
+    throw ConfigError(
+        fmt::format("unknown kind '{}'{}; it is one of {}", kind,
+                    nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest), fmt::join(kinds, ", ")),
+        ErrorCode::unknown_name);
 }
 
 }  // namespace orrery::inline init

@@ -64,10 +64,12 @@ class Search {
         while (good.rate == 0 || bad.rate == 0) {
             try_rate(rate);
             if (rate < kLeastRate) {
-                throw InfeasibleError(fmt::format("the limits are not met at any rate: {}", last_limit_));
+                throw InfeasibleError(fmt::format("the limits are not met at any rate: {}", last_limit_),
+                                      ErrorCode::limits_not_met);
             }
             if (rate > kMostRate) {
-                throw InfeasibleError("the limits are met at any rate: the load is too short to fill the system");
+                throw InfeasibleError("the limits are met at any rate: the load is too short to fill the system",
+                                      ErrorCode::limits_not_met);
             }
             rate = bad.rate == 0 ? good.rate * 2 : bad.rate / 2;
         }
@@ -93,7 +95,8 @@ class Search {
                 points_.front().pooled.within ? points_.back().pooled.rate * step : points_.front().pooled.rate / step;
             if (rate < kLeastRate || rate > kMostRate) {
                 throw InfeasibleError(fmt::format("no rate between {:g} and {:g} requests/s is just borne: {}",
-                                                  kLeastRate, kMostRate, last_limit_));
+                                                  kLeastRate, kMostRate, last_limit_),
+                                      ErrorCode::limits_not_met);
             }
             try_rate(rate);
         }

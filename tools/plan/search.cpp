@@ -273,7 +273,8 @@ class PlanSearcher {
         if (rows_.empty()) {
             throw InfeasibleError(
                 fmt::format("none of {} plans is feasible: {} do not divide, {} do not fit into {:.4g} % of the memory",
-                            out_.listed, out_.do_not_divide, out_.do_not_fit, 100 * (1 - options_.headroom)));
+                            out_.listed, out_.do_not_divide, out_.do_not_fit, 100 * (1 - options_.headroom)),
+                ErrorCode::limits_not_met);
         }
         simulate_best(work);
         move_layers(work);

@@ -110,10 +110,9 @@ class ServingWorker {
                         {"limit", above == capacity.trials.end() ? "" : above->limit}}
                 .dump();
         } catch (const InfeasibleError& error) {
-            const std::string what = error.what();
-            const bool limits = what.find("limits are") != std::string::npos;
-            const bool memory = what.find("does not fit") != std::string::npos;
-            return Json{{"infeasible", limits ? "limits" : memory ? "memory" : "divide"}, {"why", what}}.dump();
+            const bool limits = error.code() == ErrorCode::limits_not_met;
+            const bool memory = error.code() == ErrorCode::out_of_memory;
+            return Json{{"infeasible", limits ? "limits" : memory ? "memory" : "divide"}, {"why", error.what()}}.dump();
         }
     }
 
@@ -144,7 +143,8 @@ class ServingSearcher {
             throw InfeasibleError(
                 fmt::format("none of {} plans is feasible: {} do not divide, {} do not fit into memory, {} miss "
                             "the limits at any rate",
-                            out_.listed, out_.do_not_divide, out_.do_not_fit, out_.miss_limits));
+                            out_.listed, out_.do_not_divide, out_.do_not_fit, out_.miss_limits),
+                ErrorCode::limits_not_met);
         }
         sort();
         std::vector<std::size_t> best(

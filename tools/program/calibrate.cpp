@@ -30,7 +30,8 @@ void make_folder(const std::string& folder) {
     std::error_code failed;
     std::filesystem::create_directories(folder, failed);
     if (failed) {
-        throw ConfigError({Diagnostic{folder, 0, 0, "cannot be made: " + failed.message()}});
+        throw ConfigError(
+            {Diagnostic{folder, 0, 0, "cannot be made: " + failed.message(), ErrorCode::unwritable_file}});
     }
 }
 
@@ -120,7 +121,8 @@ void leave_out(Trace& trace, const std::vector<std::string>& named) {
         });
         if (trace.rows.size() == before) {
             throw ConfigError(
-                fmt::format("--without '{}': no row's operation, dtype, library, kernel or point has it", text));
+                fmt::format("--without '{}': no row's operation, dtype, library, kernel or point has it", text),
+                ErrorCode::command_line);
         }
         say(stderr, "left out: {} rows with '{}'\n", before - trace.rows.size(), text);
     }
@@ -190,7 +192,8 @@ double link_bandwidth(const Trace& trace, const std::string& name) {
     double value = 0;
     if (found == trace.meta.end() || !parse_number(found->second, value) || !(value > 0 && value < 1e6)) {
         throw ConfigError({Diagnostic{
-            name, 0, 0, "times collectives: needs '# link_gbps: ' with the GB/s of a GPU's links in one direction"}});
+            name, 0, 0, "times collectives: needs '# link_gbps: ' with the GB/s of a GPU's links in one direction",
+            ErrorCode::malformed_trace}});
     }
     return value * 1e9;
 }
@@ -261,10 +264,12 @@ int command_calibrate(const CommandLine& line, const DataDirectory& data) {
     std::vector<std::vector<std::string>> curves;
     if (line.arguments.empty()) {
         if (line.has("without")) {
-            throw ConfigError("--without belongs to a trace: the public profiles' list says what is left out of them");
+            throw ConfigError("--without belongs to a trace: the public profiles' list says what is left out of them",
+                              ErrorCode::command_line);
         }
         if (line.text("data").empty()) {
-            throw ConfigError("'orrery calibrate' takes a trace, or --data with the directory of the public profiles");
+            throw ConfigError("'orrery calibrate' takes a trace, or --data with the directory of the public profiles",
+                              ErrorCode::command_line);
         }
         const std::vector<Collection> collections = load_collections(line.text("data"), data);
         Progress progress(terminal, "fitting kernels");

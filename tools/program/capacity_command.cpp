@@ -24,7 +24,8 @@ double rounded(double value) {
 double fraction_of(const CommandLine& line, const char* name, double otherwise, double least, double most) {
     double value = otherwise;
     if (line.has(name) && (!parse_number(line.text(name), value) || !(value >= least && value <= most))) {
-        throw ConfigError(fmt::format("--{} is a number from {} to {}, not '{}'", name, least, most, line.text(name)));
+        throw ConfigError(fmt::format("--{} is a number from {} to {}, not '{}'", name, least, most, line.text(name)),
+                          ErrorCode::command_line);
     }
     return value;
 }
@@ -35,7 +36,8 @@ CapacityOptions capacity_options(const CommandLine& line) {
     options.percentile = fraction_of(line, "percentile", 0, 50, 99);
     options.tolerance = fraction_of(line, "tolerance", 0.02, 1e-4, 0.5);
     if (line.has("attainment") && line.has("percentile")) {
-        throw ConfigError("--attainment and --percentile are two ways to say what must hold: give one");
+        throw ConfigError("--attainment and --percentile are two ways to say what must hold: give one",
+                          ErrorCode::command_line);
     }
     return options;
 }
@@ -158,7 +160,7 @@ int plan_serving(const CommandLine& line, const Scenario& scenario, const DataDi
     const Terminal terminal = line.terminal();
     for (const char* only : {"nodes", "price", "headroom"}) {
         if (line.has(only)) {
-            throw ConfigError(fmt::format("--{} is for training scenarios", only));
+            throw ConfigError(fmt::format("--{} is for training scenarios", only), ErrorCode::command_line);
         }
     }
     ServingPlanOptions options;

@@ -20,7 +20,7 @@ namespace {
 int update(const CommandLine& line, ModelCache& models) {
     const std::string reason = line.text("reason");
     if (reason.empty()) {
-        throw ConfigError("--update needs --reason TEXT: why the expected values change");
+        throw ConfigError("--update needs --reason TEXT: why the expected values change", ErrorCode::command_line);
     }
     for (const std::string& path : line.arguments) {
         Baseline baseline;
@@ -100,7 +100,7 @@ int command_check(const CommandLine& line, const DataDirectory& data) {
     }
     for (const char* name : {"scenario", "set", "reason"}) {
         if (line.has(name)) {
-            throw ConfigError(fmt::format("--{} goes with --update", name));
+            throw ConfigError(fmt::format("--{} goes with --update", name), ErrorCode::command_line);
         }
     }
     std::vector<Baseline> baselines;

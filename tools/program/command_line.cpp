@@ -459,7 +459,8 @@ ConfigError unknown_command(const std::string& name) {
     }
     const std::string nearest = nearest_name(name, names);
     return ConfigError(fmt::format("unknown command '{}'{}; see 'orrery --help'", name,
-                                   nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest)));
+                                   nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest)),
+                       ErrorCode::command_line);
 }
 
 bool is_command(const std::string& name) {

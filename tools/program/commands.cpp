@@ -1,5 +1,5 @@
-#include "tools/program/commands.hpp"
 #include "tools/driver/kind.hpp"
+#include "tools/program/commands.hpp"
 
 #include "tools/check/baseline.hpp"
 #include "tools/driver/run_cost.hpp"
@@ -101,15 +101,18 @@ int run_once(const CommandLine& line, const DataDirectory& data, std::vector<std
     options.timeline = line.has("trace") || (line.has("report") && can_be_drawn(scenario));
     options.requests = line.has("requests");
     if (options.requests && !row_of(scenario.kind).requests) {
-        throw ConfigError("--requests lists what a serving scenario served; this is another kind");
+        throw ConfigError("--requests lists what a serving scenario served; this is another kind",
+                          ErrorCode::command_line);
     }
     if (line.has("junit") && scenario.expect.empty()) {
-        throw ConfigError("--junit writes what became of 'expect', which this scenario does not have");
+        throw ConfigError("--junit writes what became of 'expect', which this scenario does not have",
+                          ErrorCode::command_line);
     }
     options.messages = line.has("flows");
     if (options.messages && !row_of(scenario.kind).network.flows) {
         throw ConfigError(
-            "--flows lists the messages of a network, collective or training scenario; this is another kind");
+            "--flows lists the messages of a network, collective or training scenario; this is another kind",
+            ErrorCode::command_line);
     }
     for (const char* table : {"flows", "flow-samples"}) {
         if (line.has(table)) {
@@ -118,7 +121,8 @@ int run_once(const CommandLine& line, const DataDirectory& data, std::vector<std
     }
     if (line.has("flow-samples") && !(scenario.network.by_packet() && scenario.network.packets.flow_samples > 0)) {
         throw ConfigError(
-            "--flow-samples writes what network.flow_samples records at fidelity packet; this scenario has none");
+            "--flow-samples writes what network.flow_samples records at fidelity packet; this scenario has none",
+            ErrorCode::command_line);
     }
     say_cost(scenario, line);
     Progress progress(terminal, "simulating");
@@ -142,8 +146,8 @@ int run_once(const CommandLine& line, const DataDirectory& data, std::vector<std
     }
     if (options.messages) {
         if (!out.messages) {
-            throw ConfigError(
-                "--flows lists up to 2 million messages that are simulated one by one; this run has more");
+            throw ConfigError("--flows lists up to 2 million messages that are simulated one by one; this run has more",
+                              ErrorCode::command_line);
         }
         write_output(line, "flows", table_file(line.text("flows"), flow_table(scenario, out)));
     }
@@ -153,7 +157,8 @@ int run_once(const CommandLine& line, const DataDirectory& data, std::vector<std
         write_output(line, "resolved", resolved_json(seen_from(folder.empty() ? "." : folder, scenario)) + "\n");
     }
     if ((line.has("ports") || line.has("queues")) && out.packets.ports.empty()) {
-        throw ConfigError("--ports and --queues report what network.fidelity packet simulates; this run has another");
+        throw ConfigError("--ports and --queues report what network.fidelity packet simulates; this run has another",
+                          ErrorCode::command_line);
     }
     if (line.has("ports")) {
         write_output(line, "ports", ports_csv(out.packets));
@@ -186,7 +191,8 @@ int run_once(const CommandLine& line, const DataDirectory& data, std::vector<std
 int command_run(const CommandLine& line, const DataDirectory& data) {
     if (line.has("watch")) {
         if (line.arguments[0] == "-") {
-            throw ConfigError("--watch waits for a file to change; the standard input is read once");
+            throw ConfigError("--watch waits for a file to change; the standard input is read once",
+                              ErrorCode::command_line);
         }
         watch(
             line.arguments[0],
@@ -257,7 +263,8 @@ int command_schema(const CommandLine& line, const DataDirectory& data) {
     const auto found = std::find(names.begin(), names.end(), wanted);
     if (found == names.end()) {
         throw ConfigError(
-            fmt::format("unknown kind '{}'; it is one of {}, sweep, baseline", wanted, fmt::join(names, ", ")));
+            fmt::format("unknown kind '{}'; it is one of {}, sweep, baseline", wanted, fmt::join(names, ", ")),
+            ErrorCode::unknown_name);
     }
     fmt::print("{}\n", scenario_schema(static_cast<ScenarioKind>(found - names.begin()), data));
     return 0;
@@ -266,7 +273,7 @@ int command_schema(const CommandLine& line, const DataDirectory& data) {
 int command_completion(const CommandLine& line, const DataDirectory&) {
     const std::string& shell = line.arguments[0];
     if (shell != "bash" && shell != "zsh") {
-        throw ConfigError(fmt::format("completion is for bash or zsh, not '{}'", shell));
+        throw ConfigError(fmt::format("completion is for bash or zsh, not '{}'", shell), ErrorCode::unknown_name);
     }
     fmt::print("{}", completion_script(shell));
     return 0;
@@ -275,7 +282,8 @@ int command_completion(const CommandLine& line, const DataDirectory&) {
 int command_manual(const CommandLine& line, const DataDirectory& data) {
     const std::string section = line.arguments.empty() ? "1" : line.arguments[0];
     if (section != "1" && section != "5") {
-        throw ConfigError(fmt::format("there is no section '{}' of the manual; it is 1 or 5", section));
+        throw ConfigError(fmt::format("there is no section '{}' of the manual; it is 1 or 5", section),
+                          ErrorCode::unknown_name);
     }
     fmt::print("{}", section == "1" ? manual_page(program_version()) : reference_manual(data, program_version()));
     return 0;
@@ -319,15 +327,16 @@ void check_options(const CommandLine& line, const CommandSpec& command) {
     for (const auto& [name, values] : line.options) {
         if (std::find(known.begin(), known.end(), name) == known.end()) {
             throw ConfigError(
-                fmt::format("'orrery {0}' has no option --{1}; see 'orrery help {0}'", command.name, name));
+                fmt::format("'orrery {0}' has no option --{1}; see 'orrery help {0}'", command.name, name),
+                ErrorCode::command_line);
         }
         const bool repeats = std::any_of(command.options.begin(), command.options.end(),
                                          [&, &key = name](const OptionSpec& o) { return o.repeats && key == o.name; });
         if (std::find(values.begin(), values.end(), "") != values.end()) {
-            throw ConfigError(fmt::format("--{} is given an empty value", name));
+            throw ConfigError(fmt::format("--{} is given an empty value", name), ErrorCode::command_line);
         }
         if (values.size() > 1 && !repeats) {
-            throw ConfigError(fmt::format("--{} is given {} times", name, values.size()));
+            throw ConfigError(fmt::format("--{} is given {} times", name, values.size()), ErrorCode::command_line);
         }
     }
 }
@@ -385,7 +394,8 @@ std::uint64_t CommandLine::whole(const std::string& name, std::uint64_t otherwis
     if (!parse_number(text(name), number) || number != std::floor(number) || number < static_cast<double>(least) ||
         number > static_cast<double>(most)) {
         throw ConfigError(
-            fmt::format("--{} must be a whole number between {} and {}, not '{}'", name, least, most, text(name)));
+            fmt::format("--{} must be a whole number between {} and {}, not '{}'", name, least, most, text(name)),
+            ErrorCode::command_line);
     }
     return static_cast<std::uint64_t>(number);
 }
@@ -404,14 +414,15 @@ int run_command(const CommandLine& line) {
             continue;
         }
         if (line.arguments.size() < command.min_arguments || line.arguments.size() > command.max_arguments) {
-            throw ConfigError(fmt::format("'orrery {0}' takes {1}; see 'orrery help {0}'", command.name,
-                                          command.max_arguments == 0 ? "no argument"
-                                          : line.arguments.size() > command.max_arguments && command.max_arguments > 1
-                                              ? fmt::format("at most {} arguments", command.max_arguments)
-                                          : command.max_arguments > 1
-                                              ? fmt::format("at least {} arguments", command.min_arguments)
-                                          : command.min_arguments == 0 ? "at most one argument"
-                                                                       : "one argument"));
+            throw ConfigError(
+                fmt::format("'orrery {0}' takes {1}; see 'orrery help {0}'", command.name,
+                            command.max_arguments == 0 ? "no argument"
+                            : line.arguments.size() > command.max_arguments && command.max_arguments > 1
+                                ? fmt::format("at most {} arguments", command.max_arguments)
+                            : command.max_arguments > 1  ? fmt::format("at least {} arguments", command.min_arguments)
+                            : command.min_arguments == 0 ? "at most one argument"
+                                                         : "one argument"),
+                ErrorCode::command_line);
         }
         check_options(line, command);
         check_outputs(line);

@@ -76,7 +76,8 @@ class SummaryFile {
         const bool summary = tree.is_object() && tree.contains("metrics") && tree["metrics"].is_object() &&
                              tree.contains("schema") && tree["schema"] == "orrery-summary-1";
         if (!summary) {
-            throw ConfigError({Diagnostic{path_, 0, 0, "this is no summary as 'orrery run --json' writes it"}});
+            throw ConfigError({Diagnostic{path_, 0, 0, "this is no summary as 'orrery run --json' writes it",
+                                          ErrorCode::malformed_trace}});
         }
         for (const auto& [name, node] : tree["metrics"].items()) {
             if (is_leaf(node)) {
@@ -190,7 +191,8 @@ void require_known(const std::vector<Compared>& all, const std::vector<std::stri
         if (std::find(names.begin(), names.end(), name) == names.end()) {
             const std::string nearest = nearest_name(name, names);
             throw ConfigError(fmt::format("unknown metric '{}'{}", name,
-                                          nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest)));
+                                          nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest)),
+                              ErrorCode::unknown_metric);
         }
     }
 }

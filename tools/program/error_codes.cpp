@@ -12,170 +12,106 @@
 
 namespace orrery::inline program {
 
-namespace {
-
-constexpr const char* kTrace = "E213";
-constexpr const char* kCommandLine = "E214";
-
-}  // namespace
-
-const std::vector<ErrorCode>& error_table() {
-    // The order matters: "unknown metric" is not "unknown", and E200 and E300 take what is left.
-    static const std::vector<ErrorCode> kTable = {
-        {"E201",
-         "unknown key",
+const std::vector<ErrorRow>& error_table() {
+    static const std::vector<ErrorRow> kTable = {
+        {ErrorCode::contradiction, "contradiction",
+         "Values are right one by one and wrong together, or the input asks for what its kind does not do. The message "
+         "says which values, "
+         "and what to write instead."},
+        {ErrorCode::unknown_key, "unknown key",
          "A map has a key that nobody reads. It is misspelt, belongs to another section, or to a choice that was not "
          "made: the parameters "
          "of a scheduler, a transport or a path are keys only where it is chosen. 'orrery list fields' names every "
-         "key.",
-         {"unknown key '"}},
-        {"E202",
-         "missing key",
+         "key."},
+        {ErrorCode::missing_key, "missing key",
          "A key that has no default is not there. The message says what it means; 'orrery schema KIND' and 'orrery "
          "list fields' name "
-         "those that a kind of scenario needs.",
-         {"' is missing: ", "must be a map of names to", "needs a number as its 'value'"}},
-        {"E203",
-         "duplicate key",
-         "A map has one key twice, so that one of its values would be lost. Keep one of the two.",
-         {"duplicate key '"}},
-        {"E204",
-         "wrong unit",
+         "those that a kind of scenario needs."},
+        {ErrorCode::duplicate_key, "duplicate key",
+         "A map has one key twice, so that one of its values would be lost. Keep one of the two."},
+        {ErrorCode::wrong_unit, "wrong unit",
          "A quantity has no unit, one that is not known, or one of another kind. Bits are not bytes (Gbps, GB/s), GiB "
          "is not GB, and a "
-         "plain number is no time: write 2 s, 400 Gbps, 80 GiB, 40 %.",
-         {"has no unit;", "wrong kind of unit", "unknown unit '", "has a unit; expected", "write a number and a unit",
-          "no share but in"}},
-        {"E205",
-         "wrong type",
+         "plain number is no time: write 2 s, 400 Gbps, 80 GiB, 40 %."},
+        {ErrorCode::wrong_type, "wrong type",
          "A value is of another type than its key takes: a word for a number, a list for a map, a fraction for a whole "
-         "number.",
-         {"must be a whole number", "must be a number", "must be true or false", "must be a map", "must be a list",
-          "must be a single value", "must be a quantity", "expected a map of", "a key must be a plain word",
-          "is not a number", "a scenario is a map", "is a map of"}},
-        {"E206",
-         "out of range",
+         "number."},
+        {ErrorCode::out_of_range, "out of range",
          "A value is of the right type and unit, but beyond what the key allows. The message gives the limits; 'orrery "
          "schema KIND' has "
-         "all of them.",
-         {"' must be between", "' must be at least", "' must be at most", "is too large", ", the limit is ",
-          "is too small to be meant", "must not fall from", " must be a whole number between"}},
-        {"E207",
-         "unknown name",
+         "all of them."},
+        {ErrorCode::unknown_name, "unknown name",
          "A value must be one of a set of names, and is not: a preset, a policy, a format, a kind. The message gives "
          "the nearest name or "
-         "all of them; 'orrery list' shows the presets.",
-         {"cannot be '", " preset '", "has no '", "unknown format '", "unknown kind '", "unknown chart '",
-          "no column '", "no engine is called"}},
-        {"E208",
-         "unknown metric",
+         "all of them; 'orrery list' shows the presets."},
+        {ErrorCode::unknown_metric, "unknown metric",
          "An expectation or a baseline names a metric that the run does not have. Latencies have quantiles "
          "(ttft_s.p99); a metric of a job "
-         "has the name of the job in front (train.mfu). 'orrery run FILE --json -' shows all that a run has.",
-         {"unknown metric '"}},
-        {"E209",
-         "no bound",
-         "An expectation is a comparison and a bound: \"< 2 s\", \"<= 0.5\", \"> 40 %\".",
-         {"is expected to be '"}},
-        {"E210",
-         "file unreadable",
+         "has the name of the job in front (train.mfu). 'orrery run FILE --json -' shows all that a run has."},
+        {ErrorCode::no_bound, "no bound",
+         "An expectation is a comparison and a bound: \"< 2 s\", \"<= 0.5\", \"> 40 %\"."},
+        {ErrorCode::unreadable_file, "file unreadable",
          "A file that is named does not exist, is a folder, a pipe or a device, or may not be read. Paths in a "
          "scenario are relative to the "
-         "scenario's own file.",
-         {"cannot be read", "no such file"}},
-        {"E211",
-         "file cannot be written",
+         "scenario's own file."},
+        {ErrorCode::unwritable_file, "file cannot be written",
          "An output has no folder, no permission or no room, or would be written over an input, another output, "
-         "or a file that this program did not write as an output of the same kind. --force writes over files.",
-         {"cannot be written", "would be written over", "would both be written", "name another file"}},
-        {"E212",
-         "no valid YAML",
+         "or a file that this program did not write as an output of the same kind. --force writes over files."},
+        {ErrorCode::invalid_yaml, "no valid YAML",
          "The text is not YAML as this program takes it: one document, no duplicate keys, quotes that end, at most 64 "
-         "levels and 16 MiB.",
-         {"a file holds one document", "is never closed", "nested deeper than", "an alias cannot", "tags such as",
-          "aliases of aliases", "not a configuration file", "zero byte", "the file is empty", "end of map",
-          "end of sequence", "illegal map", "tabs for indentation", "bad conversion", "not valid YAML"}},
-        {kTrace,
-         "trace malformed",
-         "A line of a recorded trace does not fit its format, goes back in time, or the file ends too early. The place "
-         "is that of the line.",
-         {}},
-        {kCommandLine,
-         "command line",
+         "levels and 16 MiB."},
+        {ErrorCode::malformed_trace, "trace malformed",
+         "A recorded trace, a table or another file that is read beside the scenario does not fit its format, goes "
+         "back "
+         "in time, or ends too early. The place is that of the line."},
+        {ErrorCode::command_line, "command line",
          "An option or an argument is unknown, given twice, given to another command, or has no value. 'orrery help "
          "COMMAND' lists what a "
-         "command takes.",
-         {"has no option --", "see 'orrery", "unknown command '"}},
-        {"E200",
-         "contradiction",
-         "Values are right one by one and wrong together, or the input asks for what its kind does not do. The message "
-         "says which values, "
-         "and what to write instead.",
-         {""}},
-        {"E301",
-         "out of memory",
+         "command takes."},
+        {ErrorCode::no_effect, "no effect",
+         "A key is given and changes nothing, because the choice that it belongs to was not made. The message says "
+         "what "
+         "it needs: make that choice, or leave the key out."},
+        {ErrorCode::infeasible, "infeasible",
+         "The scenario says what it means, and cannot be run. The message says why."},
+        {ErrorCode::out_of_memory, "out of memory",
          "What is simulated does not fit into the memory of its devices, or the run not into that of this machine. Of "
          "a plan the message "
          "names the levers that help (sequence parallelism, ZeRO, recomputation, more tensor or pipeline ranks); of a "
-         "run --memory-limit.",
-         {"does not fit", "memory"}},
-        {"E302",
-         "does not divide",
+         "run --memory-limit."},
+        {ErrorCode::does_not_divide, "does not divide",
          "A degree of parallelism does not divide what it is to cut: GPUs, layers, heads, the global batch. The "
-         "message gives both numbers.",
-         {"does not divide", "do not divide", "power of two"}},
-        {"E303",
-         "not enough GPUs",
-         "Ranks or replicas need more GPUs than the cluster, or the nodes of the job, have.",
-         {"GPUs, but", "but the cluster has", "hosts"}},
-        {"E304",
-         "no route",
+         "message gives both numbers."},
+        {ErrorCode::too_few_gpus, "not enough GPUs",
+         "Ranks or replicas need more GPUs than the cluster, or the nodes of the job, have."},
+        {ErrorCode::no_route, "no route",
          "Two ends that must talk have no path between them: no NIC, no link inside the node, or a link without "
-         "capacity.",
-         {"no route", "no capacity"}},
-        {"E305",
-         "limits not met",
-         "A search found no rate or plan within the limits: an idle system misses them already, or all plans do.",
-         {"limits are", "is feasible"}},
-        {"E300", "infeasible", "The scenario says what it means, and cannot be run. The message says why.", {""}},
+         "capacity."},
+        {ErrorCode::limits_not_met, "limits not met",
+         "A search found no rate or plan within the limits: an idle system misses them already, or all plans do."},
     };
     return kTable;
 }
 
-const ErrorCode& code_of(int exit_code, const Diagnostic& diagnostic) {
-    const char kind = exit_code == 3 ? '3' : '2';
-    const std::string& text = diagnostic.text;
-    std::filesystem::path file = diagnostic.file;
-    if (file.extension() == ".gz" || file.extension() == ".xz" || file.extension() == ".zst") {
-        file = file.stem();
-    }
-    const std::string extension = file.extension().string();
-    const bool overridden = diagnostic.file.rfind("--", 0) == 0;  // a value of the command line: no file at all
-    const bool in_trace = kind == '2' && diagnostic.line > 0 && !extension.empty() && extension != ".yaml" &&
-                          extension != ".yml" && !overridden;
-    const bool of_option = kind == '2' && diagnostic.file.empty() && text.rfind("--", 0) == 0;
-    const char* own = in_trace ? kTrace : of_option ? kCommandLine : "";
+const ErrorRow& row_of(ErrorCode code) {
     const auto& table = error_table();
-    const auto found = std::find_if(table.begin(), table.end(), [&](const ErrorCode& row) {
-        if (*own != '\0') {
-            return std::string(own) == row.code;
-        }
-        return row.code[1] == kind && std::any_of(row.phrases.begin(), row.phrases.end(), [&](const char* phrase) {
-                   return text.find(phrase) != std::string::npos;
-               });
-    });
+    const auto found = std::find_if(table.begin(), table.end(), [&](const ErrorRow& row) { return row.code == code; });
     ORRERY_ASSERT(found != table.end());
     return *found;
 }
 
+std::string ErrorRow::name() const {
+    return fmt::format("E{}", static_cast<int>(code));
+}
+
 std::string error_help(const std::string& code) {
-    for (const ErrorCode& row : error_table()) {
-        const std::string own = row.code;
+    for (const ErrorRow& row : error_table()) {
+        const std::string own = row.name();
         const bool same = std::equal(own.begin(), own.end(), code.begin(), code.end(), [](char a, char b) {
             return a == static_cast<char>(std::toupper(static_cast<unsigned char>(b)));
         });
         if (same) {
-            return fmt::format("{}: {} (exit code {})\n\n{}\n", row.code, row.title, row.code[1], row.explanation);
+            return fmt::format("{}: {} (exit code {})\n\n{}\n", own, row.title, own[1], row.explanation);
         }
     }
     return "";
@@ -190,7 +126,8 @@ OutputFormat output_format(const std::string& name) {
     }
     const std::string nearest = nearest_name(name, {"text", "github"});
     throw ConfigError(fmt::format("--output-format cannot be '{}'{}; it is one of text, github", name,
-                                  nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest)));
+                                  nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest)),
+                      ErrorCode::command_line);
 }
 
 namespace {
@@ -289,13 +226,13 @@ std::string error_text(const Error& error, OutputFormat format) {
             return format == OutputFormat::github ? github_annotation(diagnostic, "internal error") + "\n"
                                                   : kind + text + "\n";
         }
-        const ErrorCode& code = code_of(error.exit_code(), diagnostic);
+        const ErrorRow& row = row_of(diagnostic.code);
         return format == OutputFormat::github
-                   ? github_annotation(diagnostic, fmt::format("{} {}", code.code, code.title)) + "\n"
-                   : fmt::format("{}{} [{}]\n", kind, text, code.code);
+                   ? github_annotation(diagnostic, fmt::format("{} {}", row.name(), row.title)) + "\n"
+                   : fmt::format("{}{} [{}]\n", kind, text, row.name());
     };
     if (input == nullptr) {
-        return line(Diagnostic{{}, 0, 0, error.what()}, error.what());
+        return line(Diagnostic{{}, 0, 0, error.what(), error.code()}, error.what());
     }
     std::string out;
     std::size_t shown = 0;

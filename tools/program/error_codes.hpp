@@ -1,8 +1,8 @@
 #pragma once
-// Stable codes of errors: one for each family of rules, explained by `orrery help CODE`.
+// What the codes of errors mean: one for each kind of mistake, explained by `orrery help CODE`.
 //
-// Claims: a code once given keeps its meaning. Codes go by what a message says, in one table, as messages come from the few rules that every
-// input passes. Scope: what a user can cause; E200 and E300 stand for what has no family of its own.
+// Claims: a code once given keeps its meaning. An error has its code from where it is thrown (ErrorCode). E200 and E300 stand for what has
+// no code of its own.
 
 #include "sim/base/error.hpp"
 
@@ -11,18 +11,16 @@
 
 namespace orrery::inline program {
 
-struct ErrorCode {
-    const char* code;
+struct ErrorRow {
+    ErrorCode code;
     const char* title;
     const char* explanation;
-    std::vector<const char*>
-        phrases;  ///< of the messages of its family; the first row that has one of a message is its own
+
+    [[nodiscard]] std::string name() const;  ///< such as E204
 };
 
-[[nodiscard]] const std::vector<ErrorCode>& error_table();
-
-/// The code of one error. Exit code 2: bad input, 3: infeasible. What is wrong with a line of a file that is no YAML is of its own family.
-[[nodiscard]] const ErrorCode& code_of(int exit_code, const Diagnostic& diagnostic);
+/// In the order of their numbers.
+[[nodiscard]] const std::vector<ErrorRow>& error_table();
 
 /// Help of a code, in capitals or not; empty for what is no code.
 [[nodiscard]] std::string error_help(const std::string& code);

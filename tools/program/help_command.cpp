@@ -29,7 +29,8 @@ std::string help_of(const std::string& topic) {
             throw;
         }
         throw ConfigError(
-            fmt::format("unknown topic '{}' (did you mean '{}'?); see 'orrery list metrics'", topic, nearest));
+            fmt::format("unknown topic '{}' (did you mean '{}'?); see 'orrery list metrics'", topic, nearest),
+            ErrorCode::unknown_name);
     }
 }
 
@@ -43,7 +44,8 @@ int command_help(const CommandLine& line, const DataDirectory& data) {
         fmt::print("{}", reference_markdown(data));
     } else if (line.arguments.size() > 1 && !is_kind) {
         throw ConfigError(
-            fmt::format("'{}' has no keys; 'orrery help KIND KEY' is for {}", topic, fmt::join(kinds, ", ")));
+            fmt::format("'{}' has no keys; 'orrery help KIND KEY' is for {}", topic, fmt::join(kinds, ", ")),
+            ErrorCode::unknown_name);
     } else if (is_kind && (line.arguments.size() > 1 || !is_command(topic))) {
         fmt::print("{}", help_of_key(topic, line.arguments.size() > 1 ? line.arguments[1] : "", data));
     } else if (const MetricRow* row = row_of_metric(topic); row != nullptr && !is_command(topic)) {

@@ -26,7 +26,8 @@ int command_init(const CommandLine& line, const DataDirectory& data) {
             const bool taken = std::find(row.facts.begin(), row.facts.end(), std::string(option)) != row.facts.end();
             if (kind == row.kind && line.has(option) && !taken) {
                 throw ConfigError(fmt::format("a scenario of kind {} takes no --{}; it takes --{}", kind, option,
-                                              fmt::join(row.facts, ", --")));
+                                              fmt::join(row.facts, ", --")),
+                                  ErrorCode::command_line);
             }
             if (kind == row.kind && line.has(option)) {
                 facts.command += fmt::format(" --{} {}", option, line.text(option));

@@ -186,9 +186,10 @@ int command_list(const CommandLine& line, const DataDirectory& data) {
     }
     if (!found) {
         const std::string nearest = nearest_name(wanted, known);
-        throw ConfigError(fmt::format("unknown kind '{}'{}; it is one of {}", wanted,
-                                      nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest),
-                                      fmt::join(known, ", ")));
+        throw ConfigError(
+            fmt::format("unknown kind '{}'{}; it is one of {}", wanted,
+                        nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest), fmt::join(known, ", ")),
+            ErrorCode::unknown_name);
     }
     return 0;
 }

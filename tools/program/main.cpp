@@ -53,7 +53,8 @@ std::vector<std::string> words_of(int argc, char** argv) {
                 std::end(kExportFormats)) {
                 throw orrery::ConfigError(
                     fmt::format("--export takes a format and a file, and '{}' is no format; it is one of {}",
-                                words[i + 1], fmt::join(kExportFormats, ", ")));
+                                words[i + 1], fmt::join(kExportFormats, ", ")),
+                    orrery::ErrorCode::command_line);
             }
             words[i] += "-" + words[i + 1];
             words.erase(words.begin() + static_cast<std::ptrdiff_t>(i) + 1);
@@ -80,7 +81,8 @@ int dispatch(int argc, char** argv) {
         }
         const std::string near = orrery::nearest_name(unknown.get_option_name(), names);
         throw orrery::ConfigError(fmt::format("unrecognised option '{}'{}", unknown.get_option_name(),
-                                              near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
+                                              near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)),
+                                  orrery::ErrorCode::command_line);
     }
     po::notify(values);
 
@@ -148,13 +150,17 @@ int main(int argc, char** argv) {
         // What a full disk or a closed device did not take would be lost without a word.
         return std::fflush(stdout) != 0 || std::ferror(stdout) != 0 ? fail(2, kLost) : code;
     } catch (const po::error& error) {
-        return fail(orrery::ConfigError(fmt::format("{}; see 'orrery --help'", error.what())), argc, argv);
+        return fail(
+            orrery::ConfigError(fmt::format("{}; see 'orrery --help'", error.what()), orrery::ErrorCode::command_line),
+            argc, argv);
     } catch (const orrery::Error& error) {
         return fail(error, argc, argv);
     } catch (const std::bad_alloc&) {
-        return fail(3, orrery::out_of_memory_text());
+        return fail(orrery::InfeasibleError(orrery::out_of_memory_text(), orrery::ErrorCode::out_of_memory), argc,
+                    argv);
     } catch (const std::length_error&) {  // more than any memory has
-        return fail(3, orrery::out_of_memory_text());
+        return fail(orrery::InfeasibleError(orrery::out_of_memory_text(), orrery::ErrorCode::out_of_memory), argc,
+                    argv);
     } catch (const std::system_error& error) {
         // Descriptors, threads and files are the machine's to give: this is no bug of the program.
         const bool files =

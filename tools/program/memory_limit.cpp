@@ -92,7 +92,8 @@ double set_memory_limit(const std::string& text) {
     } else if (!parse_quantity(text, Dimension::bytes, bytes, problem) || bytes < kLeast) {
         throw ConfigError(fmt::format("--memory-limit is a size from {} on, such as 8 GiB, or none: {}",
                                       pretty_quantity(kLeast, Dimension::bytes),
-                                      problem.empty() ? fmt::format("'{}' is less", text) : problem));
+                                      problem.empty() ? fmt::format("'{}' is less", text) : problem),
+                          ErrorCode::command_line);
     }
     rlimit limit{};
     if (kSanitized || getrlimit(RLIMIT_DATA, &limit) != 0) {
@@ -112,10 +113,10 @@ double memory_limit() {
 std::string out_of_memory_text() {
     const double limit = memory_limit();
     return limit > 0 ? fmt::format(
-                           "infeasible: this needs more than {} of memory, which --memory-limit sets (by default "
+                           "this needs more than {} of memory, which --memory-limit sets (by default "
                            "{:.0f} % of what is free)",
                            pretty_quantity(limit, Dimension::bytes), 100 * kShareOfFree)
-                     : "infeasible: not enough memory on this machine for a simulation of this size";
+                     : "not enough memory on this machine for a simulation of this size";
 }
 
 }  // namespace orrery::inline program

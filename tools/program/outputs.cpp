@@ -200,7 +200,9 @@ void check_outputs(const CommandLine& line, const std::vector<std::string>& more
     std::vector<Diagnostic> errors;
     for (std::size_t i = 0; i < outputs.size(); ++i) {
         const NamedFile& out = outputs[i];
-        const auto fail = [&](const std::string& why) { errors.push_back({out.path, 0, 0, why}); };
+        const auto fail = [&](const std::string& why) {
+            errors.push_back({out.path, 0, 0, why, ErrorCode::unwritable_file});
+        };
         const bool folder = line.command == "calibrate";
         if (const std::string problem = out.path == "-" || folder ? "" : place_problem(out.path); !problem.empty()) {
             fail(fmt::format("{} ({})", problem, out.what));
@@ -238,11 +240,11 @@ void write_output(const CommandLine& line, const std::string& what, const std::s
     if (can_be_lost(path) && has_text(path) && !line.has("force")) {
         // A calibration reads the fits that a folder has, to choose the one that a new fit replaces.
         if (was_read(path) && line.command != "calibrate") {
-            throw ConfigError({Diagnostic{path, 0, 0, over_input(what)}});
+            throw ConfigError({Diagnostic{path, 0, 0, over_input(what), ErrorCode::unwritable_file}});
         }
         const std::string mark = mark_of_output(start_of(path));
         if ((mark.empty() || mark != mark_of_output(text)) && start_of(path, text.size() + 1) != text) {
-            throw ConfigError({Diagnostic{path, 0, 0, foreign(what)}});
+            throw ConfigError({Diagnostic{path, 0, 0, foreign(what), ErrorCode::unwritable_file}});
         }
     }
     write_file(path, text);
@@ -254,7 +256,8 @@ void write_output(const CommandLine& line, const std::string& option, const std:
 
 void require_new(const CommandLine& line, const std::string& what, const std::string& path) {
     if (can_be_lost(path) && has_text(path) && !line.has("force")) {
-        throw ConfigError({Diagnostic{path, 0, 0, fmt::format("exists ({}): {}", what, kOtherFile)}});
+        throw ConfigError(
+            {Diagnostic{path, 0, 0, fmt::format("exists ({}): {}", what, kOtherFile), ErrorCode::unwritable_file}});
     }
 }
 

@@ -117,7 +117,7 @@ int command_plan(const CommandLine& line, const DataDirectory& data) {
     }
     for (const char* only : {"attainment", "percentile", "tolerance"}) {
         if (line.has(only)) {
-            throw ConfigError(fmt::format("--{} is for serving scenarios", only));
+            throw ConfigError(fmt::format("--{} is for serving scenarios", only), ErrorCode::command_line);
         }
     }
     PlanOptions options;
@@ -126,7 +126,8 @@ int command_plan(const CommandLine& line, const DataDirectory& data) {
     for (const std::string& text : line.list("nodes")) {
         double nodes = 0;
         if (!parse_number(text, nodes) || nodes != std::floor(nodes) || nodes < 1 || nodes > 1e6) {
-            throw ConfigError(fmt::format("--nodes is a list of whole numbers, such as 64,128; not '{}'", text));
+            throw ConfigError(fmt::format("--nodes is a list of whole numbers, such as 64,128; not '{}'", text),
+                              ErrorCode::command_line);
         }
         const auto count = static_cast<std::int64_t>(nodes);
         if (std::find(options.nodes.begin(), options.nodes.end(), count) == options.nodes.end()) {
@@ -140,11 +141,12 @@ int command_plan(const CommandLine& line, const DataDirectory& data) {
         throw ConfigError(
             fmt::format("--headroom is the share of memory to leave free, from 0 to below 1, such as 5 %; "
                         "not '{}'",
-                        line.text("headroom")));
+                        line.text("headroom")),
+            ErrorCode::command_line);
     }
     double price = 0;
     if (line.has("price") && (!parse_number(line.text("price"), price) || price <= 0)) {
-        throw ConfigError("--price is a positive number: the price of a GPU hour");
+        throw ConfigError("--price is a positive number: the price of a GPU hour", ErrorCode::command_line);
     }
     const std::size_t shown = line.whole("top", 10, 1, 100'000);
     Progress progress(terminal, "searching plans");

@@ -56,7 +56,7 @@ double number_of(const Cell& cell, const std::string& column) {
 
 std::string needed(const CommandLine& line, const char* option) {
     if (!line.has(option)) {
-        throw ConfigError(fmt::format("this chart needs --{} COLUMN", option));
+        throw ConfigError(fmt::format("this chart needs --{} COLUMN", option), ErrorCode::command_line);
     }
     return line.text(option);
 }
@@ -76,7 +76,8 @@ Better better_side(const CommandLine& line, const std::string& column) {
     const Better better = said("lower") ? Better::lower : said("higher") ? Better::higher : better_of(column);
     if (better == Better::neither) {
         throw ConfigError(
-            fmt::format("'{0}' is better neither lower nor higher by itself: say --lower {0} or --higher {0}", column));
+            fmt::format("'{0}' is better neither lower nor higher by itself: say --lower {0} or --higher {0}", column),
+            ErrorCode::command_line);
     }
     return better;
 }
@@ -213,7 +214,8 @@ int command_plot(const CommandLine& line, const DataDirectory& data) {
     }
     const auto found = std::find(kinds.begin(), kinds.end(), kind);
     if (found == kinds.end()) {
-        throw ConfigError(fmt::format("unknown chart '{}'; it is one of {}", kind, fmt::join(kinds, ", ")));
+        throw ConfigError(fmt::format("unknown chart '{}'; it is one of {}", kind, fmt::join(kinds, ", ")),
+                          ErrorCode::unknown_name);
     }
     std::string svg;
     if (found - kinds.begin() < 3) {

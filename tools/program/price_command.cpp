@@ -61,7 +61,8 @@ std::vector<Asked> requests_of(const CommandLine& line) {
         throw ConfigError(
             fmt::format("'orrery price' takes an operation with its dimensions, such as gemm m=4096 n=4096 "
                         "k=4096, or --table; operations are {}",
-                        fmt::join(operations, ", ")));
+                        fmt::join(operations, ", ")),
+            ErrorCode::command_line);
     }
     if (!line.arguments.empty()) {
         common.cells["op"] = line.arguments[0];
@@ -86,7 +87,8 @@ std::vector<Asked> requests_of(const CommandLine& line) {
                 throw ConfigError({Diagnostic{row.file, 1, 1,
                                               fmt::format("unknown column '{}'{}; there are {}", column,
                                                           near.empty() ? "" : fmt::format(", did you mean '{}'?", near),
-                                                          fmt::join(kColumns, ", "))}});
+                                                          fmt::join(kColumns, ", ")),
+                                              ErrorCode::malformed_trace}});
             }
             if (!text.empty()) {
                 request.cells[column] = text;
@@ -96,7 +98,7 @@ std::vector<Asked> requests_of(const CommandLine& line) {
         out.push_back(std::move(request));
     }
     if (out.empty()) {
-        throw ConfigError({Diagnostic{line.text("table"), 0, 0, "has no row"}});
+        throw ConfigError({Diagnostic{line.text("table"), 0, 0, "has no row", ErrorCode::malformed_trace}});
     }
     return out;
 }
@@ -292,6 +294,8 @@ int command_price(const CommandLine& line, const DataDirectory& data) {
                     one.file = request.place.file;
                     one.line = request.place.line;
                     one.column = request.place.column;
+                    one.code =
+                        one.line == 0 && one.code == ErrorCode::malformed_trace ? ErrorCode::command_line : one.code;
                 }
                 errors.push_back(std::move(one));
             }

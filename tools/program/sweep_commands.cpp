@@ -31,7 +31,8 @@ void read_shard(const std::string& text, SweepOptions& options) {
     if (slash == std::string::npos || !parse_number(text.substr(0, slash), part) ||
         !parse_number(text.substr(slash + 1), parts) || part != std::floor(part) || parts != std::floor(parts) ||
         part < 0 || part >= parts || parts > 100'000) {
-        throw ConfigError(fmt::format("--shard is I/N with I from 0 to N - 1, such as 0/4; not '{}'", text));
+        throw ConfigError(fmt::format("--shard is I/N with I from 0 to N - 1, such as 0/4; not '{}'", text),
+                          ErrorCode::command_line);
     }
     options.shard = static_cast<unsigned>(part);
     options.shards = static_cast<unsigned>(parts);
@@ -114,7 +115,8 @@ int sweep_on_slurm(const CommandLine& line) {
     slurm.program = std::filesystem::read_symlink("/proc/self/exe").string();
     slurm.sweep = line.arguments[0];
     if (slurm.sweep == "-") {
-        throw ConfigError("--slurm needs a sweep file: its tasks cannot read this standard input");
+        throw ConfigError("--slurm needs a sweep file: its tasks cannot read this standard input",
+                          ErrorCode::command_line);
     }
     slurm.database = line.text("db");
     slurm.tasks = static_cast<unsigned>(line.whole("slurm", 1, 1, 100'000));
@@ -149,14 +151,15 @@ int command_sweep(const CommandLine& line, const DataDirectory& data) {
     if (line.has("dry-run")) {
         if (line.has("shard")) {
             throw ConfigError(
-                "--dry-run lists the points of all shards: which one computes a point is known when it is resolved");
+                "--dry-run lists the points of all shards: which one computes a point is known when it is resolved",
+                ErrorCode::command_line);
         }
         return dry_run(sweep, terminal);
     }
     SweepOptions options;
     options.database = line.text("db");
     if (options.database.empty()) {
-        throw ConfigError("'orrery sweep' needs --db FILE for its results");
+        throw ConfigError("'orrery sweep' needs --db FILE for its results", ErrorCode::command_line);
     }
     if (line.has("slurm")) {
         return sweep_on_slurm(line);
@@ -170,7 +173,8 @@ int command_sweep(const CommandLine& line, const DataDirectory& data) {
     std::string problem;
     if (line.has("timeout") &&
         (!parse_quantity(line.text("timeout"), Dimension::time, options.timeout, problem) || options.timeout <= 0)) {
-        throw ConfigError(fmt::format("--timeout: {}", problem.empty() ? "must be above 0 s" : problem));
+        throw ConfigError(fmt::format("--timeout: {}", problem.empty() ? "must be above 0 s" : problem),
+                          ErrorCode::command_line);
     }
     Progress progress(terminal, "simulating points");
     progress.resume_with(
@@ -237,7 +241,8 @@ int command_table_of(const CommandLine& line, const DataDirectory&) {
         terminal.fitted_table(header, rows, fit_of(table), line.has("all") || line.has("columns"));
     } else {
         throw ConfigError(format == "text" ? "--output needs --format csv or json"
-                                           : fmt::format("--format is text, csv or json, not '{}'", format));
+                                           : fmt::format("--format is text, csv or json, not '{}'", format),
+                          ErrorCode::command_line);
     }
     if (!store.complete() && !line.quiet()) {
         say(stderr, "note: the sweep has not been run to its end; --resume continues it\n");

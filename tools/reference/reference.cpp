@@ -203,7 +203,8 @@ ConfigError no_such_key(const std::string& kind, const std::string& key, const s
         hint = fmt::format(" (did you mean '{}'?)", near);
     }
     return ConfigError(fmt::format("kind {} has no key '{}'{}", kind, key,
-                                   hint.empty() ? fmt::format("; 'orrery help {}' lists them", kind) : hint));
+                                   hint.empty() ? fmt::format("; 'orrery help {}' lists them", kind) : hint),
+                       ErrorCode::unknown_name);
 }
 
 // Its keys are metrics, which `orrery run` names; fields describe all others.

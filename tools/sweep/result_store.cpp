@@ -109,10 +109,10 @@ class ResultStore::Database {
     Database(const std::string& path, Mode mode) : path_(path) {
         const bool exists = std::filesystem::exists(path);
         if (mode == Mode::create && exists) {
-            fail("exists already; --resume continues it, or choose another name");
+            fail("exists already; --resume continues it, or choose another name", ErrorCode::unwritable_file);
         }
         if ((mode == Mode::append || mode == Mode::read) && !exists) {
-            fail("no such database");
+            fail("no such database", ErrorCode::unreadable_file);
         }
         if (exists) {
             require_input_file(path);  // SQLite would wait for a pipe
@@ -146,18 +146,20 @@ class ResultStore::Database {
         }
         switch (code & 0xFF) {
             case SQLITE_NOTADB:
-                fail("is not a SQLite database");
+                fail("is not a SQLite database", ErrorCode::unreadable_file);
             case SQLITE_CORRUPT:
-                fail("is damaged: " + message() + "; 'sqlite3 FILE .recover' may save what is left");
+                fail("is damaged: " + message() + "; 'sqlite3 FILE .recover' may save what is left",
+                     ErrorCode::unreadable_file);
             case SQLITE_FULL:
             case SQLITE_IOERR:
-                fail("cannot be written: " + message() + "; what was committed is safe, --resume continues from there");
+                fail("cannot be written: " + message() + "; what was committed is safe, --resume continues from there",
+                     ErrorCode::unwritable_file);
             case SQLITE_READONLY:
             case SQLITE_CANTOPEN:
             case SQLITE_PERM:
-                fail("cannot be opened or written: " + message());
+                fail("cannot be opened or written: " + message(), ErrorCode::unwritable_file);
             case SQLITE_BUSY:
-                fail("another program has held it locked for a minute");
+                fail("another program has held it locked for a minute", ErrorCode::unwritable_file);
             default:
                 fail(message());
         }
@@ -165,7 +167,9 @@ class ResultStore::Database {
 
     void run(const char* sql) const { check(sqlite3_exec(handle_, sql, nullptr, nullptr, nullptr)); }
 
-    [[noreturn]] void fail(const std::string& why) const { throw ConfigError({Diagnostic{path_, 0, 0, why}}); }
+    [[noreturn]] void fail(const std::string& why, ErrorCode code = ErrorCode::unreadable_file) const {
+        throw ConfigError({Diagnostic{path_, 0, 0, why, code}});
+    }
 
     [[nodiscard]] std::int64_t integer(const char* sql) const {
         Statement statement(*this, sql);

@@ -288,7 +288,8 @@ class SweepRun {
                 errors.push_back(
                     mark.error(fmt::format("no metric '{}'{}", name,
                                            nearest.empty() ? fmt::format("; there are {}", fmt::join(names, ", "))
-                                                           : fmt::format(" (did you mean '{}'?)", nearest))));
+                                                           : fmt::format(" (did you mean '{}'?)", nearest)),
+                               ErrorCode::unknown_metric));
             }
         }
         if (!errors.empty()) {

@@ -54,7 +54,8 @@ class AxisReader {
                                        fmt::join(axis.keys, ", "));
             }
             tree_.fail(tree_.root,
-                       fmt::format("the axes span {:.4g} points, the limit is {}: {}", size_, kMostPoints, factors));
+                       fmt::format("the axes span {:.4g} points, the limit is {}: {}", size_, kMostPoints, factors),
+                       ErrorCode::out_of_range);
         }
     }
 
@@ -72,14 +73,16 @@ class AxisReader {
                  NumberWithUnit& high) {
         if (node.kind != YamlNode::Kind::sequence || node.items.size() != 2 || !split_unit(node.items[0].scalar, low) ||
             !split_unit(node.items[1].scalar, high)) {
-            tree_.fail(node, fmt::format("the ends of '{}' are two numbers: [low, high]", key));
+            tree_.fail(node, fmt::format("the ends of '{}' are two numbers: [low, high]", key), ErrorCode::wrong_type);
         } else if (low.unit != high.unit) {
             tree_.fail(node,
-                       fmt::format("write both ends of '{}' in one unit, not '{}' and '{}'", key, low.unit, high.unit));
+                       fmt::format("write both ends of '{}' in one unit, not '{}' and '{}'", key, low.unit, high.unit),
+                       ErrorCode::wrong_unit);
         } else if (low.number > high.number) {
-            tree_.fail(node, fmt::format("the ends of '{}' are the wrong way round", key));
+            tree_.fail(node, fmt::format("the ends of '{}' are the wrong way round", key), ErrorCode::out_of_range);
         } else if (positive && low.number <= 0) {
-            tree_.fail(node, fmt::format("a logarithmic range of '{}' needs ends above 0", key));
+            tree_.fail(node, fmt::format("a logarithmic range of '{}' needs ends above 0", key),
+                       ErrorCode::out_of_range);
         } else {
             return true;
         }
@@ -113,9 +116,11 @@ class AxisReader {
             tree_.unknown_keys(node, {"from", "to", "step"});
             return stepped(node, key);
         }
-        tree_.fail(node, fmt::format("'{}' must be a list, {{from, to, step}}, {{linear: [a, b], count}} or "
-                                     "{{log: [a, b], count}}",
-                                     key));
+        tree_.fail(node,
+                   fmt::format("'{}' must be a list, {{from, to, step}}, {{linear: [a, b], count}} or "
+                               "{{log: [a, b], count}}",
+                               key),
+                   ErrorCode::wrong_type);
         return {};
     }
 
@@ -127,16 +132,19 @@ class AxisReader {
         if (!split_unit(node.find("from")->scalar, from) || !split_unit(node.find("to")->scalar, to) ||
             (by != nullptr && !split_unit(by->scalar, step)) || from.unit != to.unit ||
             (by != nullptr && step.unit != from.unit)) {
-            tree_.fail(node, fmt::format("from, to and step of '{}' must be numbers in one unit", key));
+            tree_.fail(node, fmt::format("from, to and step of '{}' must be numbers in one unit", key),
+                       ErrorCode::wrong_unit);
             return {};
         }
         if (!(step.number > 0) || from.number > to.number) {
-            tree_.fail(node, fmt::format("'{}' must go up from 'from' to 'to' by a positive step", key));
+            tree_.fail(node, fmt::format("'{}' must go up from 'from' to 'to' by a positive step", key),
+                       ErrorCode::out_of_range);
             return {};
         }
         const double count = std::floor((to.number - from.number) / step.number * (1 + 1e-12)) + 1;
         if (!(count <= static_cast<double>(kMostRows))) {
-            tree_.fail(node, fmt::format("'{}' has {:.3g} values; one axis has at most {}", key, count, kMostRows));
+            tree_.fail(node, fmt::format("'{}' has {:.3g} values; one axis has at most {}", key, count, kMostRows),
+                       ErrorCode::out_of_range);
             return {};
         }
         std::vector<std::string> values;
@@ -201,7 +209,7 @@ class AxisReader {
                 return;
             }
             if (group.kind != YamlNode::Kind::map || group.entries.empty()) {
-                tree_.fail(group, "a zip group is a map of keys whose lists advance together");
+                tree_.fail(group, "a zip group is a map of keys whose lists advance together", ErrorCode::wrong_type);
                 continue;
             }
             SweepAxis axis;
@@ -265,7 +273,8 @@ class AxisReader {
         const YamlNode* method = sample->find("method");
         const bool hypercube = method != nullptr && method->scalar == "latin-hypercube";
         if (method == nullptr || (!hypercube && method->scalar != "random")) {
-            tree_.fail(method != nullptr ? *method : *sample, "'method' must be random or latin-hypercube");
+            tree_.fail(method != nullptr ? *method : *sample, "'method' must be random or latin-hypercube",
+                       ErrorCode::unknown_name);
         }
         double count = 0;
         const YamlNode* given = sample->find("count");
@@ -279,7 +288,8 @@ class AxisReader {
         if (values == nullptr || values->kind != YamlNode::Kind::map || values->entries.empty()) {
             tree_.fail(values != nullptr ? *values : *sample,
                        "'values' must be a map of keys to [low, high], {log: [low, high]}, "
-                       "{integer: [low, high]} or {choice: [...]}");
+                       "{integer: [low, high]} or {choice: [...]}",
+                       ErrorCode::wrong_type);
             return;
         }
         if (!counted) {

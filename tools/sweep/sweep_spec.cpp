@@ -23,7 +23,8 @@ class SweepReader {
 
     void read(const std::vector<std::string>& overrides, const DataDirectory& data) {
         if (tree_.root.kind != YamlNode::Kind::map) {
-            throw ConfigError({tree_.root.mark.error("a sweep is a map that starts with 'orrery: 1'")});
+            throw ConfigError(
+                {tree_.root.mark.error("a sweep is a map that starts with 'orrery: 1'", ErrorCode::wrong_type)});
         }
         check_keys();
         read_base(overrides, data);
@@ -48,12 +49,12 @@ class SweepReader {
         const YamlNode* version = tree_.root.find("orrery");
         if (version == nullptr || version->scalar != "1") {
             tree_.fail(version != nullptr ? *version : tree_.root,
-                       "'orrery' must be 1, the version of the scenario language");
+                       "'orrery' must be 1, the version of the scenario language", ErrorCode::out_of_range);
         }
         const YamlNode* kind = tree_.root.find("kind");
         if (kind == nullptr || kind->scalar != "sweep") {
             tree_.fail(kind != nullptr ? *kind : tree_.root,
-                       "'kind' must be sweep here; other kinds go to 'orrery run'");
+                       "'kind' must be sweep here; other kinds go to 'orrery run'", ErrorCode::unknown_name);
         }
     }
 
@@ -69,7 +70,8 @@ class SweepReader {
             const std::filesystem::path path = std::filesystem::path(folder_) / base->scalar;
             sweep_.base_name = path.filename().string();
             if (!std::filesystem::is_regular_file(path)) {
-                tree_.fail(*base, fmt::format("base scenario '{}' cannot be read: no such file", path.string()));
+                tree_.fail(*base, fmt::format("base scenario '{}' cannot be read: no such file", path.string()),
+                           ErrorCode::unreadable_file);
                 return;
             }
             sweep_.base = load_yaml(path.string());
@@ -116,7 +118,8 @@ class SweepReader {
             const YamlNode* set = tree_.map_at("set");
             if (axis != tree_.claimed.end() && (set == nullptr || set->find(key) == nullptr)) {
                 tree_.errors.push_back(axis->second.error(
-                    fmt::format("'{}' has its values here: --set {} would change nothing", key, assignment)));
+                    fmt::format("'{}' has its values here: --set {} would change nothing", key, assignment),
+                    ErrorCode::no_effect));
             }
         }
     }
@@ -136,7 +139,7 @@ class SweepReader {
 
     std::optional<Expression> expression_of(const YamlNode& node) {
         if (node.kind != YamlNode::Kind::scalar) {
-            tree_.fail(node, "an expression must be a single value");
+            tree_.fail(node, "an expression must be a single value", ErrorCode::wrong_type);
             return std::nullopt;
         }
         try {
@@ -180,7 +183,8 @@ class SweepReader {
             return;
         }
         if (keep->kind != YamlNode::Kind::sequence || keep->items.empty()) {
-            tree_.fail(*keep, "'keep' must be a list of metrics, such as [iteration_time_s, mfu]");
+            tree_.fail(*keep, "'keep' must be a list of metrics, such as [iteration_time_s, mfu]",
+                       ErrorCode::wrong_type);
             return;
         }
         for (const YamlNode& item : keep->items) {
@@ -226,7 +230,8 @@ class SweepReader {
                     tree_.errors.push_back(expression.mark().error(
                         fmt::format("unknown name '{}'{}; known are the axes, what was derived before, and the base "
                                     "scenario's values",
-                                    name, nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest))));
+                                    name, nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest)),
+                        ErrorCode::unknown_name));
                 }
             }
         };

@@ -13,9 +13,10 @@ void SweepTree::unknown_keys(const YamlNode& node, const std::vector<std::string
     for (const YamlNode::Entry& entry : node.entries) {
         if (std::find(known.begin(), known.end(), entry.key) == known.end()) {
             const std::string nearest = nearest_name(entry.key, known);
-            errors.push_back(entry.key_mark.error(
-                fmt::format("unknown key '{}'{}", entry.key,
-                            nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest))));
+            errors.push_back(
+                entry.key_mark.error(fmt::format("unknown key '{}'{}", entry.key,
+                                                 nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest)),
+                                     ErrorCode::unknown_key));
         }
     }
 }
@@ -23,7 +24,7 @@ void SweepTree::unknown_keys(const YamlNode& node, const std::vector<std::string
 const YamlNode* SweepTree::map_at(const char* key) {
     const YamlNode* node = root.find(key);
     if (node != nullptr && node->kind != YamlNode::Kind::map) {
-        fail(*node, fmt::format("'{}' must be a map", key));
+        fail(*node, fmt::format("'{}' must be a map", key), ErrorCode::wrong_type);
         return nullptr;
     }
     return node;
@@ -33,13 +34,13 @@ bool SweepTree::scalar_of(const YamlNode& node, const std::string& key) {
     if (node.kind == YamlNode::Kind::scalar && !node.scalar.empty()) {
         return true;
     }
-    fail(node, fmt::format("'{}' must be a single value", key));
+    fail(node, fmt::format("'{}' must be a single value", key), ErrorCode::wrong_type);
     return false;
 }
 
 void SweepTree::claim(const std::string& key, const Mark& mark) {
     if (!claimed.try_emplace(key, mark).second) {
-        errors.push_back(mark.error(fmt::format("'{}' is set twice", key)));
+        errors.push_back(mark.error(fmt::format("'{}' is set twice", key), ErrorCode::duplicate_key));
     }
     const bool hole = key.empty() || key.front() == '.' || key.back() == '.' || key.find("..") != std::string::npos;
     if (hole || key.find_first_of(",= \n") != std::string::npos) {
@@ -55,7 +56,8 @@ bool SweepTree::whole(const YamlNode& node, const char* what, double least, doub
         value >= least && value <= most) {
         return true;
     }
-    fail(node, fmt::format("'{}' must be a whole number between {:.0f} and {:.0f}", what, least, most));
+    fail(node, fmt::format("'{}' must be a whole number between {:.0f} and {:.0f}", what, least, most),
+         ErrorCode::wrong_type);
     return false;
 }
 

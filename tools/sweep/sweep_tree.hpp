@@ -14,7 +14,9 @@ struct SweepTree {
     std::vector<Diagnostic> errors;
     std::map<std::string, Mark> claimed;  ///< where each key is set
 
-    void fail(const YamlNode& node, const std::string& text) { errors.push_back(node.mark.error(text)); }
+    void fail(const YamlNode& node, const std::string& text, ErrorCode code = ErrorCode::contradiction) {
+        errors.push_back(node.mark.error(text, code));
+    }
     void unknown_keys(const YamlNode& node, const std::vector<std::string>& known);
     /// The map at a key of the file; null when there is none, or something else, which is an error.
     [[nodiscard]] const YamlNode* map_at(const char* key);

@@ -83,7 +83,8 @@ void filter(ResultTable& table, const std::string& where) {
 void group_by(ResultTable& table, const std::vector<std::string>& keys, const std::string& how) {
     static const std::vector<std::string> kAggregates = {"mean", "min", "max", "median", "sum", "count"};
     if (std::find(kAggregates.begin(), kAggregates.end(), how) == kAggregates.end()) {
-        throw ConfigError(fmt::format("--aggregate is one of {}, not '{}'", fmt::join(kAggregates, ", "), how));
+        throw ConfigError(fmt::format("--aggregate is one of {}, not '{}'", fmt::join(kAggregates, ", "), how),
+                          ErrorCode::command_line);
     }
     std::vector<std::size_t> key_columns;
     for (const std::string& key : keys) {
@@ -140,7 +141,7 @@ void group_by(ResultTable& table, const std::vector<std::string>& keys, const st
 // One row for each value of the first column, one column for each value of the second, the mean of the third inside.
 void pivot(ResultTable& table, const std::vector<std::string>& names) {
     if (names.size() != 3) {
-        throw ConfigError("--pivot takes three columns: rows,columns,values");
+        throw ConfigError("--pivot takes three columns: rows,columns,values", ErrorCode::command_line);
     }
     const std::size_t r = table.column(names[0]);
     const std::size_t c = table.column(names[1]);
@@ -188,9 +189,10 @@ std::size_t ResultTable::column(const std::string& name) const {
     const auto found = std::find(columns.begin(), columns.end(), name);
     if (found == columns.end()) {
         const std::string nearest = nearest_name(name, columns);
-        throw ConfigError(fmt::format("no column '{}'{}; there are {}", name,
-                                      nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest),
-                                      fmt::join(columns, ", ")));
+        throw ConfigError(
+            fmt::format("no column '{}'{}; there are {}", name,
+                        nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest), fmt::join(columns, ", ")),
+            ErrorCode::unknown_name);
     }
     return static_cast<std::size_t>(found - columns.begin());
 }

@@ -80,10 +80,10 @@ Terminal::Terminal(const std::string& color, bool quiet, const std::string& prog
     if (color == "auto") {
         color_ = isatty(STDOUT_FILENO) != 0;
     } else if (color != "always" && color != "never") {
-        throw ConfigError("--color is auto, always or never, not '" + color + "'");
+        throw ConfigError("--color is auto, always or never, not '" + color + "'", ErrorCode::command_line);
     }
     if (progress != "auto" && progress != "plain" && progress != "none") {
-        throw ConfigError("--progress is auto, plain or none, not '" + progress + "'");
+        throw ConfigError("--progress is auto, plain or none, not '" + progress + "'", ErrorCode::command_line);
     }
     if (!quiet && progress != "none") {
         progress_ = progress == "auto" && isatty(STDERR_FILENO) != 0 ? ProgressStyle::in_place : ProgressStyle::plain;

@@ -168,7 +168,8 @@ void prompts(const DataDirectory& data, const Terminal& terminal, bool points, C
                                         [&](const PromptedModel& one) { return row.text("model") == one.name; });
         if (model == std::end(kModels)) {
             throw ConfigError(
-                fmt::format("validation/compute/prefill_overlap.csv: unknown model '{}'", row.text("model")));
+                fmt::format("validation/compute/prefill_overlap.csv: unknown model '{}'", row.text("model")),
+                ErrorCode::unknown_name);
         }
         const double memory_rate = gpu.memory_bandwidth.value * gpu.memory_efficiency.value;
         const Prompt prompt(*model, device, memory_rate, kernels, row.number("gpus"), row.number("tokens"));

@@ -140,7 +140,8 @@ void validate_passes(const DataDirectory& data, const Terminal& terminal, bool p
         const auto served = std::find_if(std::begin(kServed), std::end(kServed),
                                          [&](const ServedModel& model) { return row.text("model") == model.name; });
         if (served == std::end(kServed)) {
-            throw ConfigError(fmt::format("validation/compute/passes.csv: unknown model '{}'", row.text("model")));
+            throw ConfigError(fmt::format("validation/compute/passes.csv: unknown model '{}'", row.text("model")),
+                              ErrorCode::unknown_name);
         }
         const double tensor = row.number("tensor");
         const double batch = row.number("batch");

@@ -46,7 +46,8 @@ std::map<std::string, StepKernels> read_step_kernels(const std::string& file, co
     const auto number = [&](const FactsRow& row, const char* column) {
         double value = 0;
         if (!parse_number(row.text(column), value) || !(value >= 0) || !std::isfinite(value)) {
-            errors.push_back({file, row.line, 1, fmt::format("'{}' is no number for {}", row.text(column), column)});
+            errors.push_back({file, row.line, 1, fmt::format("'{}' is no number for {}", row.text(column), column),
+                              ErrorCode::malformed_trace});
         }
         return value;
     };

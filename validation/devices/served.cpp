@@ -26,7 +26,8 @@ void compare_served(ModelCache& models, const Terminal& terminal, DeviceScores& 
         const Metric* metric = summary.find(row.text("metric"));
         if (metric == nullptr) {
             throw ConfigError(
-                {Diagnostic{row.file, row.line, 1, fmt::format("no metric is called '{}'", row.text("metric"))}});
+                {Diagnostic{row.file, row.line, 1, fmt::format("no metric is called '{}'", row.text("metric")),
+                            ErrorCode::malformed_trace}});
         }
         const double measured = row.number("measured");
         const bool scored = row.text("use") != "print";

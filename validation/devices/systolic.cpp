@@ -24,7 +24,8 @@ Dataflow dataflow_of(const FactsRow& row) {
     if (name == "is") {
         return Dataflow::inputs;
     }
-    throw ConfigError({Diagnostic{row.file, row.line, 1, fmt::format("'{}' is not ws, os or is", name)}});
+    throw ConfigError(
+        {Diagnostic{row.file, row.line, 1, fmt::format("'{}' is not ws, os or is", name), ErrorCode::malformed_trace}});
 }
 
 // Cycles of another dataflow over what the multiplications alone would take.

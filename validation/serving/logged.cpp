@@ -46,7 +46,8 @@ double logged_seconds(const FactsRow& row, const char* column) {
     }
     const double value = row.number(column);
     if (!(value >= 0 && value < 1e7)) {
-        throw ConfigError({Diagnostic{row.file, row.line, 1, fmt::format("{} is {:g} s", column, value)}});
+        throw ConfigError({Diagnostic{row.file, row.line, 1, fmt::format("{} is {:g} s", column, value),
+                                      ErrorCode::malformed_trace}});
     }
     return value;
 }
@@ -94,7 +95,8 @@ Comparison validate_logged(ModelCache& models, const Terminal& terminal, const s
     const std::string trace = scenario.file(scenario.requests.trace);
     const std::vector<FactsRow> rows = read_facts_table(trace);
     if (rows.empty() || !(rows.front().cells.contains("ttft_s") || rows.front().cells.contains("e2e_s"))) {
-        throw ConfigError({Diagnostic{trace, 0, 0, "logs no latency: it has neither a column 'ttft_s' nor 'e2e_s'"}});
+        throw ConfigError({Diagnostic{trace, 0, 0, "logs no latency: it has neither a column 'ttft_s' nor 'e2e_s'",
+                                      ErrorCode::malformed_trace}});
     }
     RunOptions options;
     options.requests = true;
@@ -118,7 +120,8 @@ Comparison validate_logged(ModelCache& models, const Terminal& terminal, const s
                 {Diagnostic{trace, i < rows.size() ? rows[i].line : 0, 0,
                             fmt::format("request {} of the run is not this one: the trace is to be in the order of "
                                         "arrival, and the scenario to change no prompt",
-                                        i + 1)}});
+                                        i + 1),
+                            ErrorCode::malformed_trace}});
         }
         if (is.ending != Ending::finished) {
             ++unanswered;

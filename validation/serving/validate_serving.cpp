@@ -374,9 +374,10 @@ Comparison validate_serving(const DataDirectory& data, const Terminal& terminal,
     if (const std::vector<std::string> engines = data.names(kEnginePresets);
         !only.empty() && std::find(engines.begin(), engines.end(), only) == engines.end()) {
         const std::string near = nearest_name(only, engines);
-        throw ConfigError(fmt::format("no engine is called '{}'{}; there are {}", only,
-                                      near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near),
-                                      fmt::join(engines, ", ")));
+        throw ConfigError(
+            fmt::format("no engine is called '{}'{}; there are {}", only,
+                        near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near), fmt::join(engines, ", ")),
+            ErrorCode::unknown_name);
     }
     std::vector<ServingPoint> all = load_serving_points(data);
     if (!only.empty()) {

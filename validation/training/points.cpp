@@ -64,7 +64,7 @@ class PointReader {
     const YamlNode& need(const YamlNode& node, const char* key, YamlNode::Kind kind) {
         const YamlNode* value = node.find(key);
         if (value == nullptr || value->kind != kind) {
-            throw ConfigError({node.mark.error(fmt::format("'{}' is missing", key))});
+            throw ConfigError({node.mark.error(fmt::format("'{}' is missing", key), ErrorCode::missing_key)});
         }
         return *value;
     }

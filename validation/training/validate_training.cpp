@@ -294,9 +294,10 @@ void leave_out(std::vector<TrainingPoint>& points, const std::string& mechanism)
         }
     }
     const std::string nearest = nearest_name(mechanism, names);
-    throw ConfigError(fmt::format("--without knows no mechanism '{}'{}; there are {}", mechanism,
-                                  nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest),
-                                  fmt::join(names, ", ")));
+    throw ConfigError(
+        fmt::format("--without knows no mechanism '{}'{}; there are {}", mechanism,
+                    nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest), fmt::join(names, ", ")),
+        ErrorCode::command_line);
 }
 
 /// Errors of a set of scored points.

@@ -89,8 +89,9 @@ class ScheduleRun final : public MessageRun, public TaskSource {
         for (std::uint32_t id = 0; id < waiting_.size(); ++id) {
             if (waiting_[id] == 0 && classes_[id].valid()) {
                 throw InfeasibleError("message from " + std::to_string(schedule_.messages[id].from) + " to " +
-                                      std::to_string(schedule_.messages[id].to) +
-                                      " can never finish: a link on its path has no capacity");
+                                          std::to_string(schedule_.messages[id].to) +
+                                          " can never finish: a link on its path has no capacity",
+                                      ErrorCode::no_route);
             }
         }
         throw InternalError("a schedule of messages has a cycle");

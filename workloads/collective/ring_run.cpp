@@ -43,7 +43,7 @@ class RingRun final : public MessageRun, public TaskSource {
     void end(Dispatcher&) override {
         if (done_ != total()) {
             resources_.require_finished();
-            throw InfeasibleError("the ring can never finish: a link on it has no capacity");
+            throw InfeasibleError("the ring can never finish: a link on it has no capacity", ErrorCode::no_route);
         }
     }
 

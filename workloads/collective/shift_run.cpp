@@ -90,7 +90,8 @@ class ShiftRun final : public MessageRun, public TaskSource {
         const std::string which = left < arrived_.size() ? " from " + std::to_string(left % ranks_) + " to " +
                                                                std::to_string((left + left / ranks_ + 1) % ranks_)
                                                          : "";
-        throw InfeasibleError("message" + which + " can never finish: a link on its path has no capacity");
+        throw InfeasibleError("message" + which + " can never finish: a link on its path has no capacity",
+                              ErrorCode::no_route);
     }
 
   private:

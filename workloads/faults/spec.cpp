@@ -301,14 +301,15 @@ void check_fields(const YamlNode& at, FaultKind kind, double factor, double last
             fmt::format("'{}' needs a 'factor' between 0 and 1: what is left of the speed or rate", name)));
     }
     if (!traits.factor && factor != 1) {
-        errors.push_back(mark("factor").error(fmt::format("'factor' means nothing for '{}'", name)));
+        errors.push_back(
+            mark("factor").error(fmt::format("'factor' means nothing for '{}'", name), ErrorCode::no_effect));
     }
     if (traits.must_end && lasts_s <= 0) {
         errors.push_back(mark("lasts").error(fmt::format("'{}' needs 'lasts': it ends by itself", name)));
     }
     if (!traits.lasts && lasts_s > 0) {
-        errors.push_back(
-            mark("lasts").error(fmt::format("'lasts' means nothing for '{}': recovery and repair decide", name)));
+        errors.push_back(mark("lasts").error(
+            fmt::format("'lasts' means nothing for '{}': recovery and repair decide", name), ErrorCode::no_effect));
     }
 }
 

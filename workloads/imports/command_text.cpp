@@ -164,7 +164,8 @@ CommandText::CommandText(const std::string& text, std::string name) : name_(std:
         }
     }
     if (flags_.empty() && std::find(words_.begin(), words_.end(), "serve") == words_.end()) {
-        throw ConfigError({Diagnostic{name_, 1, 1, "holds no flag such as --tensor-parallel-size 8"}});
+        throw ConfigError(
+            {Diagnostic{name_, 1, 1, "holds no flag such as --tensor-parallel-size 8", ErrorCode::malformed_trace}});
     }
 }
 
@@ -212,7 +213,7 @@ Diagnostic CommandText::error(const std::vector<std::string>& flags, const std::
             return diagnostic_at(name_, text_, place->second, problem);
         }
     }
-    return {name_, 1, 1, problem};
+    return {name_, 1, 1, problem, ErrorCode::malformed_trace};
 }
 
 void CommandText::count(ImportNotes& notes) const {

@@ -51,13 +51,15 @@ class Table {
                     if (std::find(cells.begin(), cells.begin() + static_cast<std::ptrdiff_t>(i), cells[i]) !=
                         cells.begin() + static_cast<std::ptrdiff_t>(i)) {
                         graph_.error(Diagnostic{file_, line, 1,
-                                                fmt::format("column '{}' comes twice", printable(cells[i], 60))});
+                                                fmt::format("column '{}' comes twice", printable(cells[i], 60)),
+                                                ErrorCode::malformed_trace});
                     }
                 }
             } else if (cells.size() != columns_.size()) {
                 graph_.error(Diagnostic{
                     file_, line, 1,
-                    fmt::format("{} values where the header names {} columns", cells.size(), columns_.size())});
+                    fmt::format("{} values where the header names {} columns", cells.size(), columns_.size()),
+                    ErrorCode::malformed_trace});
             } else {
                 rows_.push_back({line, std::move(cells)});
             }
@@ -67,7 +69,8 @@ class Table {
         std::vector<Diagnostic> errors;
         for (const std::string& name : names) {
             if (std::find(columns_.begin(), columns_.end(), name) == columns_.end()) {
-                errors.push_back(Diagnostic{file_, 1, 1, fmt::format("no column '{}' in the header", name)});
+                errors.push_back(Diagnostic{file_, 1, 1, fmt::format("no column '{}' in the header", name),
+                                            ErrorCode::malformed_trace});
             }
         }
         if (!errors.empty()) {
@@ -95,7 +98,8 @@ class Table {
         if (!parse_number(text, number) || number != std::floor(number) || number < least || number > 65536) {
             graph_.error(Diagnostic{file_, line(row), 1,
                                     fmt::format("'{}' must be a whole number from {} to 65536, not '{}'", column, least,
-                                                printable(text, 60))});
+                                                printable(text, 60)),
+                                    ErrorCode::malformed_trace});
             return static_cast<std::uint32_t>(least);
         }
         return static_cast<std::uint32_t>(number);

@@ -42,7 +42,7 @@ std::vector<ImportOption> graph_options() {
 }
 
 void GraphText::error(const std::string& text) {
-    error(Diagnostic{file_, line_, line_ > 0 ? 1 : 0, text});
+    error(Diagnostic{file_, line_, line_ > 0 ? 1 : 0, text, ErrorCode::malformed_trace});
 }
 
 void GraphText::error(const Diagnostic& diagnostic) {
@@ -57,7 +57,8 @@ std::size_t GraphText::number_of(const std::string& name) {
     if (fresh) {
         if (vertices_.size() == kMostVertices) {
             throw ConfigError(
-                {Diagnostic{file_, line_, line_ > 0 ? 1 : 0, fmt::format("more than {} vertices", kMostVertices)}});
+                {Diagnostic{file_, line_, line_ > 0 ? 1 : 0, fmt::format("more than {} vertices", kMostVertices),
+                            ErrorCode::malformed_trace}});
         }
         const bool plain = std::all_of(name.begin(), name.end(), [](unsigned char c) { return c >= ' ' && c != 127; });
         if (name.empty() || name.size() > kMostName || !plain) {
@@ -84,7 +85,8 @@ void GraphText::add_link(const std::string& from, const std::string& to, double 
         return;
     }
     if (links_.size() == kMostLinks) {
-        throw ConfigError({Diagnostic{file_, line_, line_ > 0 ? 1 : 0, fmt::format("more than {} links", kMostLinks)}});
+        throw ConfigError({Diagnostic{file_, line_, line_ > 0 ? 1 : 0, fmt::format("more than {} links", kMostLinks),
+                                      ErrorCode::malformed_trace}});
     }
     vertices_[a].links += count;
     vertices_[b].links += count;

@@ -65,7 +65,8 @@ class Reader {
             }
         }
         if (graphs_ == 0) {
-            throw ConfigError({Diagnostic{input_.path(), 1, 1, "is no GraphML: it has no 'graph'"}});
+            throw ConfigError(
+                {Diagnostic{input_.path(), 1, 1, "is no GraphML: it has no 'graph'", ErrorCode::malformed_trace}});
         }
         notes_.left_out("graphs after the first", graphs_ - 1);
         for (std::size_t i = 0; i < vertices_.size(); ++i) {
@@ -99,13 +100,16 @@ class Reader {
         std::size_t number = 0;
     };
 
-    void error(int line, const std::string& text) { graph_.error(Diagnostic{input_.path(), line, 1, text}); }
+    void error(int line, const std::string& text) {
+        graph_.error(Diagnostic{input_.path(), line, 1, text, ErrorCode::malformed_trace});
+    }
 
     void open() {
         const std::string_view name = xml_.name();
         Owner owner;
         if (xml_.depth() == 1 && name != "graphml") {
-            throw ConfigError({Diagnostic{input_.path(), xml_.line(), 1, "is no GraphML: its root is no 'graphml'"}});
+            throw ConfigError({Diagnostic{input_.path(), xml_.line(), 1, "is no GraphML: its root is no 'graphml'",
+                                          ErrorCode::malformed_trace}});
         }
         if (name == "key") {
             open_key();
@@ -136,7 +140,8 @@ class Reader {
         const std::string name = xml_.attribute("attr.name");
         const std::string domain = xml_.attribute("for");
         if (keys_.size() == kMostKeys) {
-            throw ConfigError({Diagnostic{input_.path(), xml_.line(), 1, fmt::format("more than {} keys", kMostKeys)}});
+            throw ConfigError({Diagnostic{input_.path(), xml_.line(), 1, fmt::format("more than {} keys", kMostKeys),
+                                          ErrorCode::malformed_trace}});
         }
         Key key;
         key.name = lower(name.empty() ? id : name);

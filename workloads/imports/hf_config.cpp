@@ -303,7 +303,8 @@ Imported read_config(const ImportInput& input) {
     const std::string bytes = input.bytes();
     const Json root = parsed(bytes, input.path());
     if (!root.is_object()) {
-        throw ConfigError({Diagnostic{input.path(), 1, 1, "is no JSON object, as a config.json is"}});
+        throw ConfigError(
+            {Diagnostic{input.path(), 1, 1, "is no JSON object, as a config.json is", ErrorCode::malformed_trace}});
     }
     // Models that see and hear too keep their language part inside.
     const auto holds = [&](const char* key) { return root.contains(key) && root[key].is_object(); };

@@ -128,7 +128,9 @@ class TopologyFile {
     }
 
   private:
-    void error(int line, const std::string& text) { errors_.push_back(Diagnostic{file_, std::max(1, line), 1, text}); }
+    void error(int line, const std::string& text) {
+        errors_.push_back(Diagnostic{file_, std::max(1, line), 1, text, ErrorCode::malformed_trace});
+    }
     void stop_if_wrong() const {
         if (!errors_.empty()) {
             throw ConfigError(errors_);

@@ -72,7 +72,7 @@ class Reader {
         const YamlNode* inside = root_.find("infrastructure");
         const YamlNode& top = inside != nullptr ? *inside : root_;
         if (top.kind != YamlNode::Kind::map) {
-            throw ConfigError({root_.mark.error("is no map with 'instances' and 'edges'")});
+            throw ConfigError({root_.mark.error("is no map with 'instances' and 'edges'", ErrorCode::malformed_trace)});
         }
         read_links(top);
         read_instances(top);
@@ -192,7 +192,7 @@ class Reader {
             add_instance(instance, found == devices_.end() ? nullptr : &found->second);
         }
         if (instances_.empty()) {
-            throw ConfigError({top.mark.error("has no 'instances'")});
+            throw ConfigError({top.mark.error("has no 'instances'", ErrorCode::malformed_trace)});
         }
     }
 
@@ -260,7 +260,8 @@ class Reader {
         joined_ += joined;
         if (joined_ > kMostJoined) {
             throw ConfigError({node.mark.error(
-                fmt::format("the edges up to this one have more than {} end points and pairs of them", kMostJoined))});
+                fmt::format("the edges up to this one have more than {} end points and pairs of them", kMostJoined),
+                ErrorCode::malformed_trace)});
         }
     }
 
@@ -370,7 +371,7 @@ class Reader {
 
     void error(const YamlNode& node, const std::string& text) {
         graph_.at(node.mark.line);
-        graph_.error(node.mark.error(text));
+        graph_.error(node.mark.error(text, ErrorCode::malformed_trace));
     }
 
     const ImportInput& input_;

@@ -12,9 +12,10 @@ Diagnostic json_problem(const std::string& file, const std::exception& problem, 
     int line = 0;
     int column = 0;
     if (at == std::string::npos || std::sscanf(text.c_str() + at, "at line %d, column %d", &line, &column) != 2) {
-        return {file, lines + 1, 1, "is no JSON: " + text};
+        return {file, lines + 1, 1, "is no JSON: " + text, ErrorCode::malformed_trace};
     }
-    return {file, lines + line, std::max(1, column), "is no JSON: " + text.substr(text.find(": ", at) + 2)};
+    return {file, lines + line, std::max(1, column), "is no JSON: " + text.substr(text.find(": ", at) + 2),
+            ErrorCode::malformed_trace};
 }
 
 std::string json_depth_problem(std::string_view text) {
@@ -41,7 +42,7 @@ std::string json_depth_problem(std::string_view text) {
 
 void require_shallow_json(std::string_view text, const std::string& file) {
     if (std::string problem = json_depth_problem(text); !problem.empty()) {
-        throw ConfigError({Diagnostic{file, 0, 0, std::move(problem)}});
+        throw ConfigError({Diagnostic{file, 0, 0, std::move(problem), ErrorCode::malformed_trace}});
     }
 }
 

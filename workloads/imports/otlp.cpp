@@ -63,7 +63,7 @@ class Reader {
 
   private:
     [[noreturn]] void fail(int line, const std::string& text) const {
-        throw ConfigError({Diagnostic{file_, line, line > 0 ? 1 : 0, text}});
+        throw ConfigError({Diagnostic{file_, line, line > 0 ? 1 : 0, text, ErrorCode::malformed_trace}});
     }
 
     // JSON values one after another: lines of the file exporter, or one document over many lines.

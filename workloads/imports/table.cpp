@@ -51,9 +51,10 @@ const Importer& importer(const std::string& format) {
         names.emplace_back(row->name);
     }
     const std::string near = nearest_name(format, names);
-    throw ConfigError(fmt::format("unknown format '{}'{}; there are {}", format,
-                                  near.empty() ? "" : fmt::format("; did you mean '{}'?", near),
-                                  fmt::join(names, ", ")));
+    throw ConfigError(
+        fmt::format("unknown format '{}'{}; there are {}", format,
+                    near.empty() ? "" : fmt::format("; did you mean '{}'?", near), fmt::join(names, ", ")),
+        ErrorCode::unknown_name);
 }
 
 Imported import_file(const std::string& format, const ImportInput& input) {
@@ -63,7 +64,8 @@ Imported import_file(const std::string& format, const ImportInput& input) {
             const auto same = [&](const ImportOption& own) { return std::string(own.name) == option.name; };
             if (input.has(option.name) && std::none_of(row.options.begin(), row.options.end(), same)) {
                 throw ConfigError(
-                    fmt::format("--{} is an option of format {}, not of {}", option.name, other->name, row.name));
+                    fmt::format("--{} is an option of format {}, not of {}", option.name, other->name, row.name),
+                    ErrorCode::command_line);
             }
         }
     }
@@ -98,7 +100,8 @@ double ImportInput::bytes_option(const std::string& name) const {
     if (has(name) &&
         (!parse_quantity(option(name), Dimension::bytes, value, problem) || !(value >= 1 && value <= 1e18))) {
         throw ConfigError(fmt::format("--{} is a size from 1 B, not '{}'{}", name, option(name),
-                                      problem.empty() ? "" : ": " + problem));
+                                      problem.empty() ? "" : ": " + problem),
+                          ErrorCode::command_line);
     }
     return value;
 }
@@ -107,7 +110,8 @@ std::uint32_t ImportInput::whole_option(const std::string& name) const {
     double value = 0;
     if (has(name) &&
         (!parse_number(option(name), value) || value != std::floor(value) || value < 1 || value > kMostRanks)) {
-        throw ConfigError(fmt::format("--{} is a whole number from 1 to {}, not '{}'", name, kMostRanks, option(name)));
+        throw ConfigError(fmt::format("--{} is a whole number from 1 to {}, not '{}'", name, kMostRanks, option(name)),
+                          ErrorCode::command_line);
     }
     return static_cast<std::uint32_t>(value);
 }
@@ -117,7 +121,7 @@ Diagnostic diagnostic_at(const std::string& file, std::string_view text, std::si
     const std::string_view before = text.substr(0, offset);
     const std::size_t line_start = before.rfind('\n') + 1;  // 0 where there is none
     return {file, 1 + static_cast<int>(std::count(before.begin(), before.end(), '\n')),
-            1 + static_cast<int>(before.size() - line_start), problem};
+            1 + static_cast<int>(before.size() - line_start), problem, ErrorCode::malformed_trace};
 }
 
 std::string Importer::default_output(const std::string& input) const {

@@ -102,7 +102,8 @@ Imported read_arguments(const ImportInput& input) {
     }
     model = model_word(model);
     if (model.empty()) {
-        throw ConfigError({Diagnostic{input.path(), 1, 1, "names no model: --model NAME, or vllm serve NAME"}});
+        throw ConfigError({Diagnostic{input.path(), 1, 1, "names no model: --model NAME, or vllm serve NAME",
+                                      ErrorCode::malformed_trace}});
     }
     out.notes.assumed(
         fmt::format("'{}' leads to a preset and the precision of its checkpoint (orrery list models; orrery import "

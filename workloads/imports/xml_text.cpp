@@ -41,7 +41,7 @@ std::string character(std::uint32_t number) {
 }  // namespace
 
 void XmlText::fail(const std::string& problem) const {
-    throw ConfigError({Diagnostic{file_, line_, 1, "is no XML: " + problem}});
+    throw ConfigError({Diagnostic{file_, line_, 1, "is no XML: " + problem, ErrorCode::malformed_trace}});
 }
 
 void XmlText::go_to(std::size_t at) {
@@ -168,7 +168,8 @@ void XmlText::open_tag() {
         fail(fmt::format("the tag of '{}' has no end", printable(name_, 60)));
     }
     if (open_.size() == kDeepest) {
-        throw ConfigError({Diagnostic{file_, line_, 1, fmt::format("elements nest deeper than {}", kDeepest)}});
+        throw ConfigError({Diagnostic{file_, line_, 1, fmt::format("elements nest deeper than {}", kDeepest),
+                                      ErrorCode::malformed_trace}});
     }
     go_to(at_ + 1);
     kind_ = Kind::open;

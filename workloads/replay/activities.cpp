@@ -295,7 +295,7 @@ ReplayTrace from_activities(std::vector<HostCall> calls, std::vector<RecordedAct
     notes.read("kernels and copies", activities.size());
     notes.read("host calls", calls.size());
     if (activities.empty()) {
-        throw ConfigError({Diagnostic{file, 0, 0, "holds no kernel or copy of a device"}});
+        throw ConfigError({Diagnostic{file, 0, 0, "holds no kernel or copy of a device", ErrorCode::malformed_trace}});
     }
     ReplayTrace trace;
     trace.ranks = ranks;

@@ -46,7 +46,7 @@ std::unique_ptr<NodeMemory> memory_of(const ReplayTrace& trace, const ReplaySpec
         }
         problem = problem_of(work, *host);
         if (!problem.empty()) {
-            errors.push_back(Diagnostic{spec.trace, 0, 0, problem});
+            errors.push_back(Diagnostic{spec.trace, 0, 0, problem, ErrorCode::malformed_trace});
         }
     }
     if (!errors.empty()) {

@@ -18,8 +18,9 @@ constexpr double kMostTasks = 1e8;
 constexpr std::uint32_t kShownRanks = 64;
 constexpr std::uint16_t kMostNames = 65'000;
 
-[[noreturn]] void refuse(const ReplaySpec& spec, const std::string& problem) {
-    throw ConfigError({Diagnostic{spec.trace, 0, 0, problem}});
+[[noreturn]] void refuse(const ReplaySpec& spec, const std::string& problem,
+                         ErrorCode code = ErrorCode::malformed_trace) {
+    throw ConfigError({Diagnostic{spec.trace, 0, 0, problem, code}});
 }
 
 // Names that libraries give to kernels bound by matrix units.
@@ -166,13 +167,15 @@ class ReplayRun::Lowering {
         if (!trace_.same_program && wanted != 0 && wanted != trace_.ranks) {
             refuse(spec_,
                    fmt::format("holds programs of {} ranks of their own; replay.ranks {} needs one that all share",
-                               trace_.ranks, wanted));
+                               trace_.ranks, wanted),
+                   ErrorCode::contradiction);
         }
         job_ = wanted != 0 ? wanted : trace_.ranks;
         // Equal programs that never meet take equally long: one stands for all.
         ranks = trace_.same_program && !needs_network && !unlike() ? 1 : job_;
         if (ranks > placement_.gpus()) {
-            throw InfeasibleError(fmt::format("{} ranks, but the cluster has {} GPUs", ranks, placement_.gpus()));
+            throw InfeasibleError(fmt::format("{} ranks, but the cluster has {} GPUs", ranks, placement_.gpus()),
+                                  ErrorCode::too_few_gpus);
         }
         const double tasks = static_cast<double>(trace_.ops.size()) * (trace_.same_program ? ranks : 1);
         if (tasks > kMostTasks) {
@@ -288,7 +291,8 @@ class ReplayRun::Lowering {
         const std::uint64_t block = size * group.stride;
         if (block == 0 || ranks % block != 0) {
             throw InfeasibleError(
-                fmt::format("a group of {} ranks at distance {} does not divide {} ranks", size, group.stride, ranks));
+                fmt::format("a group of {} ranks at distance {} does not divide {} ranks", size, group.stride, ranks),
+                ErrorCode::does_not_divide);
         }
         std::vector<std::uint32_t> out;
         const std::uint64_t first = rank / block * block + rank % group.stride;
@@ -532,7 +536,8 @@ class ReplayRun::Lowering {
             fmt::format("{} in a circle: {}",
                         waiting.size() == 1 ? fmt::format("rank {} waits for itself", *waiting.begin())
                                             : fmt::format("ranks {} wait for each other", fmt::join(waiting, ", ")),
-                        links)}});
+                        links),
+            ErrorCode::malformed_trace}});
     }
 
     const ReplayTrace& trace_;

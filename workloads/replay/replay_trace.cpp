@@ -53,7 +53,9 @@ class Parser {
     }
 
   private:
-    void fail(const std::string& text) { errors_.push_back(Diagnostic{file_, line_, 1, text}); }
+    void fail(const std::string& text) {
+        errors_.push_back(Diagnostic{file_, line_, 1, text, ErrorCode::malformed_trace});
+    }
 
     void read_line(std::string_view line) {
         if (!line.empty() && line.back() == '\r') {

@@ -497,13 +497,13 @@ std::vector<std::string> problems_of(const EngineSpec& engine, const RequestsSpe
 }
 
 void check(const PhaseSpec& phase, const ModelSpec& model) {
-    const auto require = [](bool fits, const std::string& text) {
+    const auto require = [](bool fits, const std::string& text, ErrorCode code = ErrorCode::infeasible) {
         if (!fits) {
-            throw InfeasibleError(text);
+            throw InfeasibleError(text, code);
         }
     };
     require(model.heads % phase.tensor == 0,
-            fmt::format("tensor {} must divide the {} heads", phase.tensor, model.heads));
+            fmt::format("tensor {} must divide the {} heads", phase.tensor, model.heads), ErrorCode::does_not_divide);
     require(model.layers >= phase.pipeline,
             fmt::format("{} pipeline stages, but {} layers", phase.pipeline, model.layers));
     const ExpertsSpec& experts = model.experts;
@@ -521,14 +521,16 @@ void check(const PhaseSpec& phase, const ModelSpec& model) {
     require(experts.dense_layers < model.layers,
             fmt::format("{} dense layers leave none of the {} for experts", experts.dense_layers, model.layers));
     require(phase.stage_ranks() % phase.expert == 0,
-            fmt::format("expert {} must divide the {} ranks of a stage", phase.expert, phase.stage_ranks()));
+            fmt::format("expert {} must divide the {} ranks of a stage", phase.expert, phase.stage_ranks()),
+            ErrorCode::does_not_divide);
     const std::int64_t copies = phase.redundant_experts;
     require(copies == 0 || phase.expert > 1, "'redundant_experts' lie on expert-parallel ranks: 'expert' is 1");
     require((experts.count + copies) % phase.expert == 0,
             copies > 0 ? fmt::format("expert {} must divide the {} experts with their {} copies", phase.expert,
                                      experts.count, copies)
                        : fmt::format("expert {} must divide the {} experts ('redundant_experts' adds copies of some)",
-                                     phase.expert, experts.count));
+                                     phase.expert, experts.count),
+            ErrorCode::does_not_divide);
 }
 
 // Of one routed expert, on each of the ranks that share it.
@@ -567,18 +569,20 @@ std::optional<ExpertPool> experts_of(const EngineSpec& engine, const PhaseSpec& 
             names.push_back(tier.name);
         }
         const std::string nearest = nearest_name(spec.tier, names);
-        throw ConfigError({mark.error(fmt::format("expert_cache: the node has no tier '{}'{}; it has {}", spec.tier,
-                                                  nearest.empty() ? "" : " (did you mean '" + nearest + "'?)",
-                                                  fmt::join(names, ", ")))});
+        throw ConfigError({mark.error(
+            fmt::format("expert_cache: the node has no tier '{}'{}; it has {}", spec.tier,
+                        nearest.empty() ? "" : " (did you mean '" + nearest + "'?)", fmt::join(names, ", ")),
+            ErrorCode::unknown_name)});
     }
     ExpertPool out{spec, {}, expert_bytes_per_rank(model, engine.quantisation(device), phase.tensor)};
     const double expert = out.rank_bytes * static_cast<double>(phase.tensor);
     const double all = expert * static_cast<double>(model.expert_layers() * model.experts.count);
     const MemoryTier& tier = host->tiers[home];
     if (all > tier.bytes()) {
-        throw InfeasibleError(fmt::format("{} experts of {} layers are {:.1f} GiB: more than the {:.1f} GiB of '{}'",
-                                          model.experts.count, model.expert_layers(), all / kGiB, tier.bytes() / kGiB,
-                                          spec.tier));
+        throw InfeasibleError(
+            fmt::format("{} experts of {} layers are {:.1f} GiB: more than the {:.1f} GiB of '{}'", model.experts.count,
+                        model.expert_layers(), all / kGiB, tier.bytes() / kGiB, spec.tier),
+            ErrorCode::out_of_memory);
     }
     if (spec.host > 0 && (tier.addressed() || host->dram() == host->tiers.size())) {
         throw InfeasibleError(
@@ -586,10 +590,12 @@ std::optional<ExpertPool> experts_of(const EngineSpec& engine, const PhaseSpec& 
                         spec.tier, tier.addressed() ? ", which is memory" : " and node.host has no DRAM"));
     }
     if (spec.host > 0 && spec.host * replicas > host->tiers[host->dram()].bytes()) {
-        throw InfeasibleError(fmt::format(
-            "'expert_cache.host' of {:.0f} replicas of a node is {:.1f} GiB: more than the {:.1f} GiB of '{}'",
-            replicas, spec.host * replicas / kGiB, host->tiers[host->dram()].bytes() / kGiB,
-            host->tiers[host->dram()].name));
+        throw InfeasibleError(
+            fmt::format(
+                "'expert_cache.host' of {:.0f} replicas of a node is {:.1f} GiB: more than the {:.1f} GiB of '{}'",
+                replicas, spec.host * replicas / kGiB, host->tiers[host->dram()].bytes() / kGiB,
+                host->tiers[host->dram()].name),
+            ErrorCode::out_of_memory);
     }
     out.shape.layers = static_cast<std::uint32_t>(model.expert_layers());
     out.shape.count = static_cast<std::uint32_t>(model.experts.count);
@@ -632,14 +638,16 @@ EngineLimits limits_of(const EngineSpec& engine, const PhaseSpec& phase, const M
         const double block_per_rank = limits.block_bytes / ranks * share;
         if (room < block_per_rank) {
             constexpr double kGiB = 1024.0 * 1024 * 1024;
-            throw InfeasibleError(fmt::format(
-                "the model does not fit: {:.1f} GiB of weights{} and {:.1f} GiB reserved leave no room for a cache in "
-                "{:.0f} % of {:.1f} GiB; use more tensor-parallel ranks or fewer bits",
-                (weights + slots) / kGiB,
-                engine.adapters.whole ? " of all models"
-                : slots > 0           ? " and adapters"
-                                      : "",
-                engine.reserved_memory / kGiB, engine.memory_fraction * 100, device_memory / kGiB));
+            throw InfeasibleError(
+                fmt::format("the model does not fit: {:.1f} GiB of weights{} and {:.1f} GiB reserved leave no room for "
+                            "a cache in "
+                            "{:.0f} % of {:.1f} GiB; use more tensor-parallel ranks or fewer bits",
+                            (weights + slots) / kGiB,
+                            engine.adapters.whole ? " of all models"
+                            : slots > 0           ? " and adapters"
+                                                  : "",
+                            engine.reserved_memory / kGiB, engine.memory_fraction * 100, device_memory / kGiB),
+                ErrorCode::out_of_memory);
         }
         // A token is cached on all stages: the fullest one decides. Attention groups have caches of their own, over which
         // sequences are spread evenly, unless all of them hold the same.

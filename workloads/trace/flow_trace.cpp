@@ -28,9 +28,10 @@ class Lines {
         return false;
     }
     void fail(const std::string& text, int column = 1) {
-        errors_.push_back(Diagnostic{lines_.path(), lines_.number(), column, text});
+        errors_.push_back(Diagnostic{lines_.path(), lines_.number(), column, text, ErrorCode::malformed_trace});
         if (errors_.size() >= kMostErrors) {
-            errors_.push_back(Diagnostic{lines_.path(), 0, 0, "and perhaps more: the file is read no further"});
+            errors_.push_back(
+                Diagnostic{lines_.path(), 0, 0, "and perhaps more: the file is read no further", ErrorCode::malformed_trace});
             throw ConfigError(errors_);
         }
     }

@@ -1,9 +1,9 @@
 #include "workloads/training/documents.hpp"
 
 #include "sim/base/error.hpp"
-#include "sim/record/table_reader.hpp"
 #include "sim/base/random.hpp"
 #include "sim/config/units.hpp"
+#include "sim/record/table_reader.hpp"
 #include "workloads/training/spec.hpp"
 
 #include <fmt/format.h>
@@ -97,17 +97,17 @@ std::vector<std::int64_t> read_document_trace(const std::string& path, std::int6
         }
         double value = 0;
         if (!parse_number(line, value) || value < 1 || value != static_cast<double>(static_cast<std::int64_t>(value))) {
-            errors.push_back({path, file.number(), 1, fmt::format("'{}' is no length in tokens", line)});
+            errors.push_back({path, file.number(), 1, fmt::format("'{}' is no length in tokens", line), ErrorCode::malformed_trace});
         } else if (value > static_cast<double>(longest)) {
             errors.push_back(
                 {path, file.number(), 1,
-                 fmt::format("a document of {} tokens does not fit into a sequence of {}", line, longest)});
+                 fmt::format("a document of {} tokens does not fit into a sequence of {}", line, longest), ErrorCode::malformed_trace});
         } else {
             out.push_back(static_cast<std::int64_t>(value));
         }
     }
     if (errors.empty() && out.empty()) {
-        errors.push_back({path, 1, 1, "names no length"});
+        errors.push_back({path, 1, 1, "names no length", ErrorCode::malformed_trace});
     }
     if (!errors.empty()) {
         throw ConfigError(errors);

@@ -190,7 +190,8 @@ void require_fits(const std::vector<MemoryUse>& stages, const std::vector<double
                     "buffers {}); {}",
                     full - stages.begin(), show(full->total()), show(capacity), show(full->weights),
                     show(full->gradients), show(full->optimizer), show(full->activations), show(full->buffers),
-                    Advice(capacity, model, plan, software).text()));
+                    Advice(capacity, model, plan, software).text()),
+        ErrorCode::out_of_memory);
 }
 
 }  // namespace orrery::inline training

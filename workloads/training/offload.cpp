@@ -225,7 +225,7 @@ void require_tiers(const std::vector<HostUse>& hosts) {
         }
     }
     if (!small.empty()) {
-        throw InfeasibleError(fmt::format("out of memory: {}", fmt::join(small, "; ")));
+        throw InfeasibleError(fmt::format("out of memory: {}", fmt::join(small, "; ")), ErrorCode::out_of_memory);
     }
 }
 

@@ -458,7 +458,8 @@ struct Problems {
             throw ConfigError(errors);
         }
         if (!unfit.empty()) {
-            throw InfeasibleError(fmt::format("the plan does not divide: {}", fmt::join(unfit, "; ")));
+            throw InfeasibleError(fmt::format("the plan does not divide: {}", fmt::join(unfit, "; ")),
+                                  ErrorCode::does_not_divide);
         }
     }
 };

@@ -94,7 +94,8 @@ class MessageScenario {
         }
         ranks_ = spec_.ranks > 0 ? static_cast<std::uint32_t>(spec_.ranks) : gpus;
         if (ranks_ > gpus) {
-            throw InfeasibleError(fmt::format("{} ranks, but the cluster has {} GPUs", ranks_, gpus));
+            throw InfeasibleError(fmt::format("{} ranks, but the cluster has {} GPUs", ranks_, gpus),
+                                  ErrorCode::too_few_gpus);
         }
         const bool chooses = spec_.algorithm == &algorithm("auto");
         spec_ = resolved(spec_, fabric, placement, scenario.network.path_choice(), ranks_);
@@ -276,7 +277,8 @@ void check_class(const YamlNode& root, const char* section, const Scenario& scen
     } else if (std::find(names.begin(), names.end(), node->scalar) == names.end()) {
         const std::string near = nearest_name(node->scalar, names);
         errors.push_back(node->mark.error(fmt::format("'{}' is none of network.classes{}", node->scalar,
-                                                      near.empty() ? "" : fmt::format("; did you mean '{}'?", near))));
+                                                      near.empty() ? "" : fmt::format("; did you mean '{}'?", near)),
+                                          ErrorCode::unknown_name));
     }
 }
 

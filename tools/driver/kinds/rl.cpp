@@ -57,7 +57,7 @@ class RlScenario final : public ScenarioRun {
                 try {
                     add_part(i);
                 } catch (const InfeasibleError& error) {
-                    throw InfeasibleError(fmt::format("'{}': {}", jobs_[i].name, error.what()));
+                    throw InfeasibleError(fmt::format("'{}': {}", jobs_[i].name, error.what()), error.code());
                 }
             }
         }
@@ -308,7 +308,8 @@ class RlScenario final : public ScenarioRun {
             }
         }
         if (!wrong.empty()) {
-            throw InfeasibleError(wrong + ": other nodes, a smaller engine.kv.memory, or 'offload' of parts that wait");
+            throw InfeasibleError(wrong + ": other nodes, a smaller engine.kv.memory, or 'offload' of parts that wait",
+                                  ErrorCode::out_of_memory);
         }
     }
 

@@ -125,7 +125,8 @@ class ServingScenario final : public ScenarioRun {
         const std::uint32_t first = again ? base : base + pool_begin(phase, next - base, per_node);
         if (first + needed > end) {
             throw InfeasibleError(fmt::format("{} replicas of {} ranks need {} GPUs, but {} has {}", phase.replicas,
-                                              phase.ranks(), first + needed - base, where, end - base));
+                                              phase.ranks(), first + needed - base, where, end - base),
+                                  ErrorCode::too_few_gpus);
         }
         next = first + needed;
         totals_.pool_gpus = again ? totals_.pool_gpus : totals_.pool_gpus + needed;

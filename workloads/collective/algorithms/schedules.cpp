@@ -82,7 +82,7 @@ Schedule make_traffic(const TrafficSpec& spec, std::uint32_t ranks, std::uint64_
         return spec.spread > 0 ? spec.size * (1 + spec.spread * (2 * sizes.uniform() - 1)) : spec.size;
     };
     if (ranks < 2) {
-        throw InfeasibleError("traffic needs at least two hosts");
+        throw InfeasibleError("traffic needs at least two hosts", ErrorCode::too_few_gpus);
     }
     require_schedule_size(spec.pattern == TrafficPattern::all_to_all ? static_cast<double>(ranks) * ranks : ranks);
     switch (spec.pattern) {
@@ -111,7 +111,8 @@ Schedule make_traffic(const TrafficSpec& spec, std::uint32_t ranks, std::uint64_
         case TrafficPattern::incast: {
             const auto senders = spec.senders > 0 ? static_cast<std::uint32_t>(spec.senders) : ranks - 1;
             if (senders >= ranks) {
-                throw InfeasibleError(fmt::format("an incast of {} senders needs more than {} hosts", senders, ranks));
+                throw InfeasibleError(fmt::format("an incast of {} senders needs more than {} hosts", senders, ranks),
+                                      ErrorCode::too_few_gpus);
             }
             for (std::uint32_t i = 1; i <= senders; ++i) {
                 builder.add(i, 0, size());

@@ -18,7 +18,9 @@ class TraceLines {
     explicit TraceLines(std::string path);
 
     [[nodiscard]] const std::vector<std::pair<int, std::string>>& lines() const { return lines_; }
-    void fail(int line, const std::string& text) { errors_.push_back({path_, line, 1, text}); }
+    void fail(int line, const std::string& text) {
+        errors_.push_back({path_, line, 1, text, ErrorCode::malformed_trace});
+    }
     /// A number of at least 0; false, with an error, for anything else.
     bool number(int line, std::string_view text, const char* name, double& out);
     bool whole(int line, std::string_view text, const char* name, double& out);

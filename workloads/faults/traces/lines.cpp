@@ -21,7 +21,7 @@ TraceLines::TraceLines(std::string path) : path_(std::move(path)) {
         }
     }
     if (lines_.empty()) {
-        throw ConfigError({Diagnostic{path_, 0, 1, "the file is empty"}});
+        throw ConfigError({Diagnostic{path_, 0, 1, "the file is empty", ErrorCode::malformed_trace}});
     }
 }
 

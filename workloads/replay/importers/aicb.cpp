@@ -73,7 +73,9 @@ class Reader {
     [[nodiscard]] const ImportNotes& notes() const { return notes_; }
 
   private:
-    void fail(const std::string& text) { errors_.push_back(Diagnostic{file_, line_, 1, text}); }
+    void fail(const std::string& text) {
+        errors_.push_back(Diagnostic{file_, line_, 1, text, ErrorCode::malformed_trace});
+    }
 
     bool next_line(std::vector<std::string_view>& words) {
         words.clear();

@@ -119,7 +119,7 @@ class RankReader {
 
   private:
     [[noreturn]] void fail(std::size_t at, const std::string& text) const {
-        throw ConfigError({Diagnostic{file_, 0, 0, fmt::format("byte {}: {}", at, text)}});
+        throw ConfigError({Diagnostic{file_, 0, 0, fmt::format("byte {}: {}", at, text), ErrorCode::malformed_trace}});
     }
 
     void read_messages() {
@@ -427,7 +427,8 @@ std::map<std::string, std::vector<std::uint32_t>> groups_beside(const std::strin
         throw ConfigError({json_problem(path, problem)});
     }
     if (!json.is_object()) {
-        throw ConfigError({Diagnostic{path, 1, 1, "is no JSON map from groups to lists of ranks"}});
+        throw ConfigError(
+            {Diagnostic{path, 1, 1, "is no JSON map from groups to lists of ranks", ErrorCode::malformed_trace}});
     }
     for (const auto& [name, members] : json.items()) {
         for (const Json& member : members.is_array() ? members : Json::array()) {
@@ -458,7 +459,8 @@ void require_no_later_rank(const std::string& path, const std::filesystem::path&
             throw ConfigError({Diagnostic{path, 0, 0,
                                           fmt::format("there is a trace of rank {:.0f} beside it, but none of rank {}: "
                                                       "{}.{}{} is missing",
-                                                      rank, ranks, base, ranks, extension)}});
+                                                      rank, ranks, base, ranks, extension),
+                                          ErrorCode::malformed_trace}});
         }
     }
 }
@@ -493,7 +495,8 @@ Imported import_chakra(const ImportInput& input) {
         files.push_back(file);
     }
     if (files.empty()) {
-        throw ConfigError({Diagnostic{path, 0, 0, "there is no trace of rank 0 beside it"}});
+        throw ConfigError(
+            {Diagnostic{path, 0, 0, "there is no trace of rank 0 beside it", ErrorCode::malformed_trace}});
     }
     require_no_later_rank(path, folder, base, extension, files.size());
     trace.ranks = static_cast<std::uint32_t>(files.size());
@@ -505,7 +508,8 @@ Imported import_chakra(const ImportInput& input) {
         for (const std::uint32_t member : group.members) {
             if (member >= trace.ranks) {
                 throw ConfigError({Diagnostic{
-                    path, 0, 0, fmt::format("a process group names rank {} of {} ranks", member, trace.ranks)}});
+                    path, 0, 0, fmt::format("a process group names rank {} of {} ranks", member, trace.ranks),
+                    ErrorCode::malformed_trace}});
             }
         }
     }

@@ -48,7 +48,9 @@ class Parser {
         std::uint32_t seen = 0;
     };
 
-    void fail(const std::string& text) { errors_.push_back(Diagnostic{file_, line_, 1, text}); }
+    void fail(const std::string& text) {
+        errors_.push_back(Diagnostic{file_, line_, 1, text, ErrorCode::malformed_trace});
+    }
 
     // Splits the next line into words; braces and colons are words of their own.
     bool next_line() {

@@ -49,7 +49,9 @@ class Database {
         tables_ = std::move(found);
     }
 
-    [[noreturn]] void fail(const std::string& problem) const { throw ConfigError({Diagnostic{path_, 0, 0, problem}}); }
+    [[noreturn]] void fail(const std::string& problem) const {
+        throw ConfigError({Diagnostic{path_, 0, 0, problem, ErrorCode::malformed_trace}});
+    }
     [[nodiscard]] bool has(const std::string& table) const { return tables_.contains(table); }
     [[nodiscard]] const std::set<std::string>& tables() const { return tables_; }
 

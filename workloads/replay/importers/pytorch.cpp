@@ -242,11 +242,14 @@ class Reader final : public nlohmann::json_sax<Json> {
     }
 
   private:
-    [[noreturn]] void fail(const std::string& problem) const { throw ConfigError({Diagnostic{file_, 0, 0, problem}}); }
+    [[noreturn]] void fail(const std::string& problem) const {
+        throw ConfigError({Diagnostic{file_, 0, 0, problem, ErrorCode::malformed_trace}});
+    }
 
     bool open(bool array) {
         if (++depth_ > kDeepest) {
-            throw ConfigError({Diagnostic{file_, 0, 0, fmt::format("is nested deeper than {} levels", kDeepest)}});
+            throw ConfigError({Diagnostic{file_, 0, 0, fmt::format("is nested deeper than {} levels", kDeepest),
+                                          ErrorCode::malformed_trace}});
         }
         if (in_events_ && depth_ == events_depth_ + 2 && key_ == "args" && !array) {
             in_arguments_ = true;
@@ -299,7 +302,8 @@ class Reader final : public nlohmann::json_sax<Json> {
 
     void finish_event() {
         if (activities.size() + calls.size() > kMostEvents) {
-            throw ConfigError({Diagnostic{file_, 0, 0, fmt::format("holds more than {} events", kMostEvents)}});
+            throw ConfigError({Diagnostic{file_, 0, 0, fmt::format("holds more than {} events", kMostEvents),
+                                          ErrorCode::malformed_trace}});
         }
         const std::string written = event_.text("cat");
         // Older versions of PyTorch gave categories other names.
@@ -428,11 +432,13 @@ Imported import_pytorch(const ImportInput& input) {
     Reader reader(input);
     Json::sax_parse(*input.stream(), &reader);
     if (!reader.found_events) {
-        throw ConfigError({Diagnostic{name, 1, 1, "is not a Chrome trace: it has no 'traceEvents'"}});
+        throw ConfigError(
+            {Diagnostic{name, 1, 1, "is not a Chrome trace: it has no 'traceEvents'", ErrorCode::malformed_trace}});
     }
     if (reader.devices.size() > 1) {
         throw ConfigError({Diagnostic{
-            name, 0, 0, fmt::format("holds {} devices; profile one process with one device", reader.devices.size())}});
+            name, 0, 0, fmt::format("holds {} devices; profile one process with one device", reader.devices.size()),
+            ErrorCode::malformed_trace}});
     }
     reader.resolve_waits();
     reader.resolve_collectives();

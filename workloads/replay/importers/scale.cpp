@@ -29,7 +29,7 @@ struct Degree {
 };
 
 [[noreturn]] void refuse(const std::string& problem) {
-    throw ConfigError("--scale: " + problem);
+    throw ConfigError("--scale: " + problem, ErrorCode::command_line);
 }
 
 std::uint32_t degree_of(std::string_view text, const std::string& name) {

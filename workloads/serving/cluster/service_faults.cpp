@@ -152,7 +152,9 @@ void check(const YamlNode& node, const ServiceFaults& faults, const JobShape& sh
             errors.push_back(entry("processes", i).error("'mtbf' of faults in serving is at least 1 s"));
         }
         if (process.while_running) {
-            errors.push_back(entry("processes", i).error("'while_running' means nothing in serving: it always runs"));
+            errors.push_back(
+                entry("processes", i)
+                    .error("'while_running' means nothing in serving: it always runs", ErrorCode::no_effect));
         }
     }
 }

@@ -58,7 +58,7 @@ class TraceReader final : public RequestSource {
 
   private:
     [[noreturn]] void fail(const std::string& problem) const {
-        throw ConfigError({Diagnostic{file_, in_.number(), 1, problem}});
+        throw ConfigError({Diagnostic{file_, in_.number(), 1, problem, ErrorCode::malformed_trace}});
     }
 
     [[noreturn]] void fail_empty() const {
