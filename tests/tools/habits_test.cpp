@@ -220,7 +220,8 @@ TEST_CASE("the schema of all kinds stands for the schema of each") {
 TEST_CASE("schemas for editors are those of this version, and scenarios that name one name one that is there") {
     const std::string root = ORRERY_SOURCE_DIR;
     const bool update = std::getenv("ORRERY_UPDATE_EXPECTED") != nullptr;
-    for (const auto& [name, kind] : {std::pair("scenario", ""), {"sweep", "sweep"}, {"baseline", "baseline"}}) {
+    for (const auto& [name, kind] :
+         {std::pair("scenario", ""), {"sweep", "sweep"}, {"baseline", "baseline"}, {"summary", "summary"}}) {
         const std::string path = root + "/schemas/" + name + ".json";
         const std::string schema = orrery_command(std::string("schema ") + kind).text;
         if (update) {

@@ -109,6 +109,7 @@ std::vector<ChoiceSpec> schema_kinds() {
     }
     out.push_back({"sweep", ""});
     out.push_back({"baseline", ""});
+    out.push_back({"summary", ""});
     return out;
 }
 
@@ -401,9 +402,11 @@ const std::vector<CommandSpec>& command_table() {
          "[KIND]",
          0,
          1,
-         "JSON Schema for editors: of scenarios of all kinds, or of the KIND of file named",
+         "JSON Schema: of scenarios of all kinds, for editors, or of the KIND of file named; summary: of what run "
+         "--json writes",
          {},
-         {"orrery schema > scenario.schema.json", "orrery schema sweep > sweep.schema.json"},
+         {"orrery schema > scenario.schema.json", "orrery schema sweep > sweep.schema.json",
+          "orrery schema summary > summary.schema.json"},
          schema_kinds()},
         {"completion",
          "SHELL",

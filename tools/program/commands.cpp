@@ -13,6 +13,7 @@
 #include "tools/program/watch.hpp"
 #include "tools/reference/reference.hpp"
 #include "tools/reference/schema.hpp"
+#include "tools/reference/summary_schema.hpp"
 #include "tools/report/report.hpp"
 #include "tools/report/topology_svg.hpp"
 #include "tools/sweep/sweep_spec.hpp"
@@ -259,11 +260,15 @@ int command_schema(const CommandLine& line, const DataDirectory& data) {
         fmt::print("{}\n", baseline_schema());
         return 0;
     }
+    if (wanted == "summary") {
+        fmt::print("{}", summary_schema());
+        return 0;
+    }
     const auto& names = scenario_kind_names();
     const auto found = std::find(names.begin(), names.end(), wanted);
     if (found == names.end()) {
         throw ConfigError(
-            fmt::format("unknown kind '{}'; it is one of {}, sweep, baseline", wanted, fmt::join(names, ", ")),
+            fmt::format("unknown kind '{}'; it is one of {}, sweep, baseline, summary", wanted, fmt::join(names, ", ")),
             ErrorCode::unknown_name);
     }
     fmt::print("{}\n", scenario_schema(static_cast<ScenarioKind>(found - names.begin()), data));

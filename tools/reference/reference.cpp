@@ -1,6 +1,7 @@
 #include "tools/reference/reference.hpp"
 
 #include "sim/config/synonyms.hpp"
+#include "sim/record/metric_table.hpp"
 #include "tools/driver/expect_key.hpp"
 #include "tools/driver/kind.hpp"
 #include "tools/sweep/sweep_spec.hpp"
@@ -377,6 +378,21 @@ std::string markdown_table(const Section& section) {
     return "| key | meaning | value | default | example |\n|---|---|---|---|---|\n" + table + lists;
 }
 
+// What the metrics of summaries mean, which `expect`, baselines and tables of sweeps name.
+std::string metrics_table() {
+    std::string out =
+        "\n## Metrics\n\n"
+        "Metrics of summaries, which `expect`, baselines and tables of sweeps name. Latencies have quantiles "
+        "(`ttft_s.p99`); a metric of a job has its name in front (`train.mfu`). Unit 1 is a share or a count. `orrery "
+        "help METRIC` explains one.\n\n"
+        "| metric | unit | better | meaning |\n|---|---|---|---|\n";
+    for (const MetricRow& row : metric_table()) {
+        const char* better = row.better == Better::lower ? "lower" : row.better == Better::higher ? "higher" : "";
+        out += fmt::format("| `{}` | {} | {} | {} |\n", row.name, row.unit, better, cell(row.meaning));
+    }
+    return out;
+}
+
 std::string units_table() {
     std::string out = "| value | units |\n|---|---|\n";
     for (const auto& [name, dimension] :
@@ -467,7 +483,7 @@ std::string reference_markdown(const DataDirectory& data) {
             out += "\n" + markdown_table(section);
         }
     }
-    return out;
+    return out + metrics_table();
 }
 
 }  // namespace orrery::inline reference
