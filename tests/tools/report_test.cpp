@@ -371,6 +371,8 @@ TEST_CASE(
     CHECK(page.find("Best e2e_s.mean: 2 at point 1") != std::string::npos);
     CHECK(page.find("\"lead\":\"e2e_s.mean\"") != std::string::npos);
     CHECK(page.find("Points without results") != std::string::npos);
+    // Heads of columns say what metrics mean.
+    CHECK(page.find("\"ttft_s.mean\":\"Time to first token") != std::string::npos);
     const Folder folder;
     const std::string dom = drawn(folder, folder.file("sweep.html", page));
     CHECK((dom.empty() || dom.find(">overloaded</td>") != std::string::npos));

@@ -17,6 +17,7 @@ std::string check_report(const std::vector<BaselineOutcome>& outcomes) {
         static_cast<double>(std::count_if(outcomes.begin(), outcomes.end(), [](const auto& o) { return o.passed(); }));
     const double all = static_cast<double>(outcomes.size());
     Json rows = Json::array();
+    std::vector<std::string> metrics;
     Json moves = Json::array();
     Json causes = Json::array();
     std::string worst;
@@ -27,6 +28,7 @@ std::string check_report(const std::vector<BaselineOutcome>& outcomes) {
             rows.push_back({name, "run", nullptr, nullptr, nullptr, nullptr, "FAILED: " + outcome.error});
         }
         for (const MetricOutcome& m : outcome.metrics) {
+            metrics.push_back(m.expected.name);
             const auto known = [&](double value) { return m.known() ? Json(rounded(value)) : Json(); };
             rows.push_back({name, m.expected.name, rounded(m.expected.value), known(m.now), known(100 * m.change),
                             rounded(100 * m.expected.tolerance), verdict_name(m.verdict)});
@@ -40,6 +42,7 @@ std::string check_report(const std::vector<BaselineOutcome>& outcomes) {
         for (const ExpectationOutcome& one : outcome.expectations) {
             if (!one.met) {
                 const Metric& now = one.metric;
+                metrics.push_back(now.name);
                 rows.push_back({name, now.name, nullptr, now.measured() ? Json(rounded(now.value)) : Json(), nullptr,
                                 nullptr, "NOT AS EXPECTED: " + one.expected});
             }
@@ -68,6 +71,7 @@ std::string check_report(const std::vector<BaselineOutcome>& outcomes) {
     blocks.push_back({{"kind", "table"},
                       {"title", "Metrics"},
                       {"columns", {"baseline", "metric", "expected", "now", "change, %", "tolerance, %", "verdict"}},
+                      {"meanings", meanings_of<Json>(metrics)},
                       {"rows", rows}});
     const std::string verdict = passed == all
                                     ? "Every baseline holds."

@@ -2,7 +2,10 @@
 // What all reports are made of: the page around the blocks, and numbers as text. Blocks are JSON, which report.js draws; the
 // templates keep its library out of this header.
 
+#include "sim/record/metric_table.hpp"
+
 #include <string>
+#include <vector>
 
 namespace orrery::report {
 
@@ -13,6 +16,18 @@ template <typename Json>
 [[nodiscard]] std::string page(const std::string& title, const std::string& subtitle, const std::string& verdict,
                                const Json& blocks) {
     return page_of(title, subtitle, verdict, blocks.dump(-1, ' ', true, Json::error_handler_t::replace));
+}
+
+/// What those of these names that are metrics mean, by name: tables show it where a cell or the head of a column is such a name.
+template <typename Json>
+[[nodiscard]] Json meanings_of(const std::vector<std::string>& names) {
+    Json out = Json::object();
+    for (const std::string& name : names) {
+        if (const MetricRow* row = row_of_metric(name); row != nullptr) {
+            out[name] = row->meaning;
+        }
+    }
+    return out;
 }
 
 /// Twelve digits: what JSON summaries keep.

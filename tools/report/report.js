@@ -72,7 +72,7 @@ const draw = {
     // Means and percentiles: a row for each quantity.
     quantiles(block, host) {
         host.append(make("div", { class: "wide" }, make("table", { class: "quantiles" }, make("thead", {}, make("tr", {}, make("th"), ...block.columns.map((name) => make("th", { class: "n", text: name })))),
-            make("tbody", {}, ...block.rows.map((row) => make("tr", {}, make("th", { text: breakable(row.name) }), ...row.cells.map((cell) => make("td", cell ? { class: "n", text: cell.text, data: { metric: cell.name, value: cell.value } } : { class: "n", text: "-" }))))))));
+            make("tbody", {}, ...block.rows.map((row) => make("tr", {}, make("th", { title: row.title, text: breakable(row.name) }), ...row.cells.map((cell) => make("td", cell ? { class: "n", text: cell.text, data: { metric: cell.name, value: cell.value } } : { class: "n", text: "-" }))))))));
     },
     // Blocks side by side where there is room.
     grid(block, host) {
@@ -162,10 +162,10 @@ const draw = {
             const kept = rows.filter((row) => words.every((word) => row.some((cell) => String(cell ?? "").toLowerCase().includes(word))));
             count.textContent = `${kept.length} of ${block.rows.length} rows`;
             body.replaceChildren(...kept.slice(0, 3000).map((row) => make("tr", {}, ...row.map((cell, i) =>
-                make("td", { class: (numeric[i] ? "n " : "") + (/^(REGRESSED|MISSING|FAILED)/.test(cell) ? "bad " : "") + (String(cell ?? "").length > 40 ? (block.rows.length > 200 ? "clip" : "text") : ""), title: String(cell ?? "").length > 40 ? cell : "", text: short(cell) })))));
+                make("td", { class: (numeric[i] ? "n " : "") + (/^(REGRESSED|MISSING|FAILED)/.test(cell) ? "bad " : "") + (String(cell ?? "").length > 40 ? (block.rows.length > 200 ? "clip" : "text") : ""), title: String(cell ?? "").length > 40 ? cell : block.meanings?.[cell] ?? "", text: short(cell) })))));
         };
         const head = make("tr", {}, ...block.columns.map((name, i) => make("th", {
-            class: numeric[i] ? "n" : "", text: name, tabindex: 0, onclick: () => {
+            class: numeric[i] ? "n" : "", title: block.meanings?.[name] ?? "", text: name, tabindex: 0, onclick: () => {
                 down = column === i ? !down : false;
                 column = i;
                 rows.sort((a, b) => {

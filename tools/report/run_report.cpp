@@ -109,7 +109,8 @@ Json metric_quantiles(const Summary& summary) {
     }
     Json rows = Json::array();
     for (std::size_t i = 0; i < families.size(); ++i) {
-        rows.push_back({{"name", families[i]}, {"cells", cells[i]}});
+        const MetricRow* row = row_of_metric(families[i]);
+        rows.push_back({{"name", families[i]}, {"title", row != nullptr ? row->meaning : ""}, {"cells", cells[i]}});
     }
     return {{"kind", "quantiles"}, {"columns", columns}, {"rows", rows}};
 }

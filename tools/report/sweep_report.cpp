@@ -136,7 +136,11 @@ std::string sweep_report(const std::string& name, const ResultTable& table, cons
     if (done < points) {
         blocks.push_back(left_out(table, status));
     }
-    blocks.push_back({{"kind", "table"}, {"title", "Points"}, {"columns", table.columns}, {"rows", std::move(rows)}});
+    blocks.push_back({{"kind", "table"},
+                      {"title", "Points"},
+                      {"columns", table.columns},
+                      {"meanings", meanings_of<Json>(metrics)},
+                      {"rows", std::move(rows)}});
     return page(name, "sweep", verdict, blocks);
 }
 
