@@ -1,6 +1,9 @@
 #include "workloads/rl/reshard.hpp"
 
+#include "sim/base/error.hpp"
+
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <tuple>
 
@@ -38,6 +41,7 @@ class Resharding {
                 least = cost;
             }
         }
+        ORRERY_ASSERT(best.valid());  // some replica holds the shard
         send(best, to, bytes);
     }
 
@@ -71,15 +75,19 @@ std::vector<WeightMove> reshard(const Fabric& fabric, const WeightHolders& from,
     for (std::int64_t replica = 0; replica < to.replicas; ++replica) {
         for (std::int64_t stage = 0; stage < to.pipeline; ++stage) {
             for (std::int64_t shard = 0; shard < to.tensor; ++shard) {
+                double held = 0;
                 for (std::int64_t s = 0; s < from.pipeline; ++s) {
                     for (std::int64_t t = 0; t < from.tensor; ++t) {
                         const double share =
                             common(stage, to.pipeline, s, from.pipeline) * common(shard, to.tensor, t, from.tensor);
+                        held += share;
                         if (share > 0) {
                             out.fetch(s, t, to.at(stage, replica, shard), share * model_bytes);
                         }
                     }
                 }
+                // The shards of training make up that of the generator, without gap or overlap.
+                ORRERY_ASSERT(std::abs(held * static_cast<double>(to.pipeline * to.tensor) - 1) < 1e-9);
             }
         }
     }

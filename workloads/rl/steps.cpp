@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 namespace orrery::inline rl {
 
@@ -24,6 +25,7 @@ RlSteps::RlSteps(const StepsInput& input, std::uint32_t nodes, Simulation& simul
     const std::int64_t turns = (kLeastMeasured + input_.draws - 1) / input_.draws;
     measured_ = turns * input_.draws;
     warm_up_ = 2 * (input_.staleness + 2) + measured_;
+    ORRERY_ASSERT(measured_ >= kLeastMeasured && warm_up_ > measured_);  // the mean starts at a step that was simulated
     build();
     executor_ = &simulation.add(graph_, start);
 }
@@ -32,6 +34,7 @@ void RlSteps::build() {
     for (std::int64_t step = 0; step < warm_up_ + measured_; ++step) {
         add_step(step);
     }
+    ORRERY_ASSERT(trained_.size() == static_cast<std::size_t>(warm_up_ + measured_));
     graph_.freeze();
 }
 
@@ -41,8 +44,10 @@ TaskId RlSteps::add(const PartWork& work, std::int64_t step, const std::vector<T
     task.duration = SimTime::from_seconds(work.seconds.at(draw));
     task.name = graph_.name(work.name);
     const TaskId id = graph_.add(task);
+    ORRERY_ASSERT(draw < work.seconds.size());
     std::vector<TaskId> before = after;
     for (const std::uint32_t node : work.nodes) {
+        ORRERY_ASSERT(node < last_on_.size());
         if (last_on_[node].valid()) {
             before.push_back(last_on_[node]);
         }
@@ -50,6 +55,7 @@ TaskId RlSteps::add(const PartWork& work, std::int64_t step, const std::vector<T
     }
     std::sort(before.begin(), before.end());
     before.erase(std::unique(before.begin(), before.end()), before.end());
+    ORRERY_ASSERT(before.empty() || before.back() < id);  // tasks wait for earlier ones only: no circle
     for (const TaskId one : before) {
         graph_.add_edge(one, id);
     }
@@ -80,6 +86,7 @@ void RlSteps::add_step(std::int64_t step) {
     for (const TaskId one : ready) {
         graph_.add_edge(one, id);
     }
+    ORRERY_ASSERT(trained_.size() == static_cast<std::size_t>(step));
     trained_.push_back(id);
 }
 
@@ -92,6 +99,7 @@ StepsResult RlSteps::result() const {
     const std::int64_t last = warm_up_ + measured_ - 1;
     const SimTime from = trained(last - measured_);
     const SimTime to = trained(last);
+    ORRERY_ASSERT(to >= from);  // every part takes the steps in order
     const auto steps = static_cast<double>(measured_);
     out.step_s = (to - from).seconds() / steps;
     out.busy.assign(nodes_, 0);
@@ -143,6 +151,10 @@ StepsResult RlSteps::result() const {
             out.limiting[static_cast<std::size_t>(found->second)] += (end - start).seconds() / steps;
         }
     }
+    constexpr double kRounding = 1e-6;
+    // Parts on a node run one after another, and what limits a step lies within it.
+    ORRERY_ASSERT(std::none_of(out.busy.begin(), out.busy.end(), [](double share) { return share > 1 + kRounding; }));
+    ORRERY_ASSERT(std::accumulate(out.limiting.begin(), out.limiting.end(), 0.0) <= out.step_s * (1 + kRounding));
     for (std::uint32_t i = 0; i < input_.parts.size(); ++i) {
         out.timeline.processes.emplace_back(i, input_.parts[i].name);
     }
