@@ -84,6 +84,7 @@ class PointWorker {
     }
 
     Json run_resolved() {
+        ORRERY_ASSERT(scenario_.has_value());  // a point is run after it was resolved
         try {
             const RunOutput out = run(*scenario_, models_, {});
             Json metrics = Json::array();
@@ -151,7 +152,9 @@ class SweepRun {
                 return next();
             },
             [&](std::size_t id, const WorkReply& reply) { return take(id, reply); }, [&] { flush(false); });
+        ORRERY_ASSERT(at_ == sweep_.size() && running_.empty());  // every point was given out, and none is under way
         flush(true);
+        ORRERY_ASSERT(new_files_.empty() && new_points_.empty() && new_results_.empty());
         store_.finish_shard(options_.shard, options_.shards);
         count();
         return counts_;
@@ -186,6 +189,7 @@ class SweepRun {
         }
         const Json answer = Json::parse(reply.text);
         if (running != running_.end()) {
+            ORRERY_ASSERT(answer.contains("status"));
             PointResult result{answer["status"], answer.value("message", ""), {}};
             for (const Json& metric : answer.value("metrics", Json::array())) {
                 result.metrics.push_back(metric_from(metric));
@@ -206,6 +210,7 @@ class SweepRun {
             }
             return std::nullopt;
         }
+        ORRERY_ASSERT(answer.contains("hash") && answer.contains("files"));
         const std::string hash = answer["hash"];
         // Those of other shards' points too, so that any two shards of other files contradict each other.
         for (const auto& [path, content] : answer["files"].items()) {
@@ -239,6 +244,7 @@ class SweepRun {
     }
 
     void finish(std::uint64_t id, const std::string& hash, const PointResult& result) {
+        ORRERY_ASSERT(id < at_ && !hash.empty());
         new_results_.emplace_back(hash, result);
         running_.erase(id);
         if (options_.progress) {

@@ -147,6 +147,7 @@ class AxisReader {
                        ErrorCode::out_of_range);
             return {};
         }
+        ORRERY_ASSERT(count >= 1);
         std::vector<std::string> values;
         for (double i = 0; i < count; ++i) {
             const std::string digits = fmt::format("{:.12g}", from.number + i * step.number);
@@ -173,6 +174,7 @@ class AxisReader {
     }
 
     static double between(double low, double high, double share, bool logarithmic) {
+        ORRERY_ASSERT(low <= high && (!logarithmic || low > 0));
         if (share <= 0 || share >= 1) {
             return share <= 0 ? low : high;
         }
@@ -242,6 +244,7 @@ class AxisReader {
             tree_.unknown_keys(node, {"choice"});
             const std::vector<std::string> names = values_of(*choice, key);
             for (const double share : shares) {
+                ORRERY_ASSERT(share >= 0 && share < 1);
                 if (!names.empty()) {
                     values.push_back(names[static_cast<std::size_t>(share * static_cast<double>(names.size()))]);
                 }

@@ -267,12 +267,14 @@ std::optional<SweepPoint> SweepSpec::point(std::uint64_t id) const {
         chosen[i] = static_cast<std::size_t>(id % axes[i].rows.size());
         id /= axes[i].rows.size();
     }
+    ORRERY_ASSERT(id == 0);  // or two ids would be the same point
     std::map<std::string, ExpressionValue> values;
     const auto add = [&](const std::string& key, const std::string& text) {
         values[key] = value_of_text(text);
         point.parameters.emplace_back(key, text);
     };
     for (std::size_t i = 0; i < axes.size(); ++i) {
+        ORRERY_ASSERT(axes[i].rows[chosen[i]].size() == axes[i].keys.size());
         for (std::size_t k = 0; k < axes[i].keys.size(); ++k) {
             add(axes[i].keys[k], axes[i].rows[chosen[i]][k]);
         }

@@ -135,6 +135,7 @@ void group_by(ResultTable& table, const std::vector<std::string>& keys, const st
         }
         out.rows.push_back(std::move(row));
     }
+    ORRERY_ASSERT(out.rows.size() == groups.size());
     table = std::move(out);
 }
 

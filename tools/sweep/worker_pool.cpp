@@ -139,6 +139,7 @@ class Pool {
                 busy = busy || worker.busy;
             }
             if (!busy) {
+                ORRERY_ASSERT(!more);  // a free worker would have been given the next request
                 return;
             }
             wait(take);
@@ -159,6 +160,7 @@ class Pool {
     };
 
     void start(Worker& worker) {
+        ORRERY_ASSERT(worker.process == 0 && !worker.busy);
         int requests[2];
         int answers[2];
         if (pipe2(requests, O_CLOEXEC) != 0) {
@@ -223,6 +225,7 @@ class Pool {
 
     // The dead worker's answer pipe closes a moment before it can be waited for.
     std::string reap(Worker& worker) {
+        ORRERY_ASSERT(worker.process > 0);
         siginfo_t info{};
         waitid(P_PID, static_cast<id_t>(worker.process), &info, WEXITED | WNOWAIT);
         return end(worker);
@@ -232,6 +235,7 @@ class Pool {
         if (worker.process == 0) {
             start(worker);
         }
+        ORRERY_ASSERT(!worker.busy && worker.process > 0);  // one request at a time, or answers would be mixed up
         worker.busy = true;
         worker.deadline =
             Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(timeout_s_));
@@ -251,6 +255,7 @@ class Pool {
                 soonest = std::min(soonest, worker.deadline);
             }
         }
+        ORRERY_ASSERT(!files.empty());
         const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(soonest - Clock::now()).count() + 1;
         poll(files.data(), files.size(), static_cast<int>(std::clamp<std::int64_t>(left, 0, 1000)));
         for (std::size_t i = 0; i < files.size(); ++i) {
