@@ -104,6 +104,7 @@ class ReplayRun::Lowering {
             refuse(spec_, "has no kernel with a time, which recorded_on could price anew");
         }
         repriced = known / all;
+        ORRERY_ASSERT(repriced >= 0 && repriced <= 1);
     }
 
     void run() {
@@ -119,6 +120,7 @@ class ReplayRun::Lowering {
                 local_[i] = static_cast<std::uint32_t>(tasks_of[rank].size());
                 tasks_of[rank].push_back(lower(rank, trace_.ops[i]));
             }
+            ORRERY_ASSERT(tasks_of[rank].size() == ops_of[rank].size());
         }
         require_matches();
         graph.freeze();
@@ -192,6 +194,7 @@ class ReplayRun::Lowering {
                 ops_of[rank].push_back(i);
             }
             if (!trace_.same_program) {
+                ORRERY_ASSERT(trace_.ops[i].rank < ranks);
                 ops_of[trace_.ops[i].rank].push_back(i);
             }
         }
@@ -296,6 +299,7 @@ class ReplayRun::Lowering {
         }
         std::vector<std::uint32_t> out;
         const std::uint64_t first = rank / block * block + rank % group.stride;
+        ORRERY_ASSERT(rank >= first && rank - first < block && (rank - first) % group.stride == 0);  // a member itself
         for (std::uint64_t i = 0; i < size; ++i) {
             out.push_back(static_cast<std::uint32_t>(first + i * group.stride));
         }
@@ -314,6 +318,7 @@ class ReplayRun::Lowering {
             call.missing = static_cast<std::uint32_t>(members.size());
             call.task = simulated(op) ? simulate_collective(rank, op, members) : recorded_collective(rank, op);
         }
+        ORRERY_ASSERT(call.came.size() == members.size() && call.missing <= members.size());
         const auto place = std::find(members.begin(), members.end(), rank);
         if (place == members.end()) {
             refuse(spec_, fmt::format("rank {} takes part in '{}' of a group that it does not belong to", rank,
@@ -386,6 +391,7 @@ class ReplayRun::Lowering {
         }
         wait(rank, op, id, true);
         Channel& channel = channels_[{rank, op.peer, op.tag}];
+        ORRERY_ASSERT(channel.sends.empty() || channel.receives.empty());  // or a pair would wait unmatched
         if (channel.receives.empty()) {
             channel.sends.push_back(id);
         } else {
@@ -403,6 +409,7 @@ class ReplayRun::Lowering {
         const TaskId id = graph.add(task_of(rank, op, Category::pipeline_communication));
         wait(rank, op, id, true);
         Channel& channel = channels_[{op.peer, rank, op.tag}];
+        ORRERY_ASSERT(channel.sends.empty() || channel.receives.empty());
         if (channel.sends.empty()) {
             channel.receives.push_back(id);
         } else {
@@ -464,6 +471,7 @@ class ReplayRun::Lowering {
         }
         std::vector<bool> seen(waits.size(), false);
         for (at = before[at]; !seen[at]; at = before[at]) {
+            ORRERY_ASSERT(before[at] != ReplayOp::kNone);
             seen[at] = true;
         }
         std::vector<std::uint32_t> circle = {at};
@@ -519,6 +527,7 @@ class ReplayRun::Lowering {
                 steps.push_back(&places.at(id));
             }
         }
+        ORRERY_ASSERT(!steps.empty());  // lags alone wait for nothing
         std::set<std::uint32_t> waiting;
         std::string links;
         int line = 0;
