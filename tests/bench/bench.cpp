@@ -6,6 +6,8 @@
 
 #include "sim/base/random.hpp"
 #include "sim/engine/event_queue.hpp"
+#include "tests/support/fabrics.hpp"
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 
 #include <fmt/format.h>

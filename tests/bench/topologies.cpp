@@ -1,7 +1,7 @@
 // Times of building each topology for 16,384 devices, and of all-reduces that fold.
 // Usage: orrery_bench_topologies
 
-#include "tests/support/support.hpp"
+#include "tests/support/scenarios.hpp"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
-#include "models/collective_fit.hpp"
 #include "models/calibration/collectives.hpp"
+#include "models/collective_fit.hpp"
 #include "models/collective_library.hpp"
 #include "tests/support/support.hpp"
 

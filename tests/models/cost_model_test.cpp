@@ -1,6 +1,7 @@
 #include "models/calibrated.hpp"
 #include "models/collective_library.hpp"
 #include "models/roofline.hpp"
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 
 #include <doctest/doctest.h>

@@ -2,6 +2,7 @@
 
 #include "models/power_capped.hpp"
 #include "sim/device/power.hpp"
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "tools/calibration/collections.hpp"
 

@@ -1,5 +1,5 @@
-#include "models/calibration/quantisation.hpp"
 #include "models/calibration/points.hpp"
+#include "models/calibration/quantisation.hpp"
 #include "tests/support/support.hpp"
 #include "topologies/device_preset.hpp"
 

@@ -2,7 +2,7 @@
 // What the tests of the packet engine share.
 
 #include "sim/network/packet/network.hpp"
-#include "tests/support/support.hpp"
+#include "tests/support/fabrics.hpp"
 
 namespace orrery::test {
 

@@ -1,7 +1,7 @@
 #pragma once
 // Prices of the passes of a training scenario, as a run of it has them.
 
-#include "tests/support/support.hpp"
+#include "tests/support/scenarios.hpp"
 #include "workloads/training/pass_cost.hpp"
 
 namespace orrery::test {

@@ -1,5 +1,6 @@
 // What explain, reports and plan say of campaigns.
 
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "tools/explain/explain.hpp"
 #include "tools/plan/search.hpp"

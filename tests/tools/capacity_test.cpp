@@ -1,6 +1,7 @@
 // The search for capacities and serving plans against closed forms and against trying everything.
 
 #include "tests/support/command.hpp"
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "tools/plan/serving_search.hpp"
 

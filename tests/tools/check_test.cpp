@@ -1,6 +1,7 @@
 // Baselines: the project's own hold, a slower device is found and named.
 
 #include "tests/support/command.hpp"
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "tools/check/baseline.hpp"
 

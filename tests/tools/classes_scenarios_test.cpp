@@ -1,5 +1,6 @@
 // Classes of traffic, the watchdog and links with credits as a user meets them: from YAML and CSV to the summary.
 
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 
 #include <doctest/doctest.h>

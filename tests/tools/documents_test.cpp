@@ -7,7 +7,6 @@
 // line of the output that begins with the same word.
 
 #include "tests/support/command.hpp"
-#include "tests/support/support.hpp"
 
 #include <doctest/doctest.h>
 

@@ -3,6 +3,7 @@
 // Each field is changed to other legal values in the small scenarios of tests/data/fields. Then the result changes, or the
 // field is refused, or tests/data/fields/without-effect.yaml says why it cannot matter.
 
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 
 #include "sim/config/units.hpp"

@@ -1,7 +1,7 @@
 // Expectations in scenarios: bounds of metrics, from reading to exit code.
 
 #include "tests/support/command.hpp"
-#include "tests/support/support.hpp"
+#include "tests/support/scenarios.hpp"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>

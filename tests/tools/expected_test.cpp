@@ -1,7 +1,6 @@
 // Golden runs: every scenario against its committed metrics, a table for each folder of scenarios.
 
 #include "tests/support/command.hpp"
-#include "tests/support/support.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -1,10 +1,11 @@
 // Explanations: the critical path adds up, what-ifs do what they say, differences have their causes.
 
-#include "tools/explain/explain.hpp"
 #include "models/scaled_device.hpp"
 #include "tests/support/command.hpp"
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "tools/explain/diff.hpp"
+#include "tools/explain/explain.hpp"
 #include "tools/explain/sensitivity.hpp"
 
 #include <doctest/doctest.h>

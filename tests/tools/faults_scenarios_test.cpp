@@ -1,5 +1,6 @@
 // The standard scenarios of scenarios/faults, against what their comments derive by hand.
 
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "tools/driver/training_faults.hpp"
 

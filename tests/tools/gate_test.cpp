@@ -1,7 +1,7 @@
 #include "validation/gate.hpp"
 
 #include "tests/support/command.hpp"
-#include "tests/support/support.hpp"
+#include "tests/support/scenarios.hpp"
 
 #include <doctest/doctest.h>
 

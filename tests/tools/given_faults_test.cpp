@@ -1,6 +1,6 @@
 // Given faults of collectives, traffic and jobs of a cluster: closed forms, causes, and what is refused.
 
-#include "tests/support/support.hpp"
+#include "tests/support/scenarios.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -1,6 +1,7 @@
 // What users of other command lines expect: help, completion, a manual page, schemas, versions.
 
 #include "tests/support/command.hpp"
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "tools/reference/reference.hpp"
 #include "tools/reference/schema.hpp"

@@ -2,7 +2,7 @@
 
 #include "sim/base/text.hpp"
 #include "tests/support/command.hpp"
-#include "tests/support/support.hpp"
+#include "tests/support/scenarios.hpp"
 #include "tools/driver/run_cost.hpp"
 
 #include <doctest/doctest.h>

@@ -1,7 +1,6 @@
 // First scenarios: what `orrery init` writes runs.
 
 #include "tests/support/command.hpp"
-#include "tests/support/support.hpp"
 #include "tools/init/starter.hpp"
 #include "tools/reference/reference.hpp"
 

@@ -3,7 +3,7 @@
 #include "sim/base/text.hpp"
 #include "sim/record/metric_table.hpp"
 #include "tests/support/command.hpp"
-#include "tests/support/support.hpp"
+#include "tests/support/scenarios.hpp"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>

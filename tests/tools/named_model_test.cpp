@@ -1,6 +1,6 @@
 // Scenarios that name a checkpoint in place of a preset.
 
-#include "tests/support/support.hpp"
+#include "tests/support/scenarios.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 // What a command writes is none of what it reads.
 
 #include "tests/support/command.hpp"
-#include "tests/support/support.hpp"
+#include "tests/support/scenarios.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,6 @@
 // Packet fidelity as a user meets it: scenarios of every kind, papers that compare two runs, files of flows.
 
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 
 #include <doctest/doctest.h>

@@ -1,6 +1,7 @@
 // The search for plans against simulating everything.
 
 #include "tests/support/command.hpp"
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "tools/plan/estimate.hpp"
 #include "tools/plan/plan_space.hpp"

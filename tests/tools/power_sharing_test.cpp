@@ -1,6 +1,6 @@
 // Budgets of power by demand: what some GPUs cannot draw goes to the others.
 
-#include "tests/support/support.hpp"
+#include "tests/support/scenarios.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

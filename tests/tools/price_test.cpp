@@ -4,6 +4,7 @@
 #include "models/roofline.hpp"
 #include "models/calibration/row_prices.hpp"
 #include "tests/support/command.hpp"
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "tools/calibration/collections.hpp"
 

@@ -2,6 +2,7 @@
 
 #include "sim/config/units.hpp"
 #include "tests/support/command.hpp"
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "tools/report/page.hpp"
 #include "tools/terminal/terminal.hpp"

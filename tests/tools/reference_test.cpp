@@ -1,9 +1,10 @@
 // What a scenario may say: the reference, and help on keys.
 
-#include "tools/reference/reference.hpp"
 #include "sim/config/synonyms.hpp"
 #include "tests/support/command.hpp"
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
+#include "tools/reference/reference.hpp"
 
 #include <doctest/doctest.h>
 

@@ -2,6 +2,7 @@
 
 #include "sim/base/random.hpp"
 #include "tests/support/command.hpp"
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "tools/calibration/collections.hpp"
 #include "tools/plan/capacity.hpp"

@@ -3,6 +3,7 @@
 
 #include "sim/base/random.hpp"
 #include "tests/support/command.hpp"
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "tools/driver/pool_place.hpp"
 

@@ -1,6 +1,7 @@
 // Serving runs that nobody gave a length: their answer is that of a much longer run.
 
 #include "tests/support/command.hpp"
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "tools/driver/serving_intervals.hpp"
 #include "tools/plan/capacity.hpp"

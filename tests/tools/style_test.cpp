@@ -1,7 +1,5 @@
 // House rules that a machine can check.
 
-#include "tests/support/support.hpp"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -10,8 +8,6 @@
 #include <map>
 #include <regex>
 #include <set>
-
-using namespace orrery;
 
 namespace {
 

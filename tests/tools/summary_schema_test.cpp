@@ -4,6 +4,7 @@
 #include "sim/record/metric_table.hpp"
 #include "tests/support/command.hpp"
 #include "tests/support/support.hpp"
+#include "tools/driver/scenario.hpp"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>

@@ -1,6 +1,7 @@
 // Sweeps: expressions, points, workers, the database, and the promise that nothing is lost.
 
 #include "tests/support/command.hpp"
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "tools/sweep/expression.hpp"
 #include "tools/sweep/sweep_spec.hpp"

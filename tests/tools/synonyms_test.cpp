@@ -1,7 +1,7 @@
 // Other tools' words for the keys of a scenario.
 
 #include "tests/support/command.hpp"
-#include "tests/support/support.hpp"
+#include "tests/support/scenarios.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,6 @@
 // Threads that share the packets of a scenario: what it says does not depend on them, and what they cannot share is refused.
 
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 
 #include <doctest/doctest.h>

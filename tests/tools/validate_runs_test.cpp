@@ -1,4 +1,5 @@
 #include "tests/support/command.hpp"
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 
 #include <doctest/doctest.h>

@@ -1,7 +1,6 @@
 // orrery run --watch: a run again for every change of what it reads.
 
 #include "tests/support/command.hpp"
-#include "tests/support/support.hpp"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>

@@ -1,6 +1,6 @@
 #include "workloads/collective/alike.hpp"
 
-#include "tests/support/support.hpp"
+#include "tests/support/scenarios.hpp"
 #include "workloads/collective/algorithms/algorithm.hpp"
 
 #include <doctest/doctest.h>

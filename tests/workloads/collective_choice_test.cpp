@@ -1,6 +1,6 @@
 // Collectives: the algorithms' closed forms, what `auto` takes, and bus bandwidths as nccl-tests counts them.
 
-#include "tests/support/support.hpp"
+#include "tests/support/scenarios.hpp"
 #include "workloads/collective/algorithms/algorithm.hpp"
 #include "workloads/collective/choose.hpp"
 

@@ -1,5 +1,6 @@
 // What the ranks of a sequence exchange, as closed forms of its bytes, and what cannot be.
 
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 
 #include <doctest/doctest.h>

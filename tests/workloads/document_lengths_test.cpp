@@ -1,6 +1,6 @@
 // Documents of unlike lengths: padding, packing, balance and groups as closed forms; and what is refused.
 
-#include "tests/support/support.hpp"
+#include "tests/support/scenarios.hpp"
 #include "tools/driver/scenario.hpp"
 #include "workloads/training/documents.hpp"
 

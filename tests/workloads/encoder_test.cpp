@@ -1,12 +1,13 @@
 // Encoders: weights, FLOPs, kernels, memory and times of models with an encoder of images on the first pipeline stage.
 
-#include "workloads/training/encoder.hpp"
 #include "tests/support/passes.hpp"
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "tools/driver/training_faults.hpp"
 #include "tools/explain/explain.hpp"
 #include "tools/plan/estimate.hpp"
 #include "tools/plan/search.hpp"
+#include "workloads/training/encoder.hpp"
 #include "workloads/training/memory.hpp"
 #include "workloads/training/pass_cost.hpp"
 

@@ -1,6 +1,7 @@
 // Experts that live in the host's memories: what is found, what is brought, and what layers wait for.
 
-#include "tests/support/support.hpp"
+#include "tests/support/fabrics.hpp"
+#include "tests/support/scenarios.hpp"
 #include "tests/workloads/serving_support.hpp"
 
 #include <doctest/doctest.h>

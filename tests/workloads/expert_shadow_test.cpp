@@ -1,6 +1,6 @@
 // Copies of the most wanted experts, and exchanges of tokens cut into pieces that hide behind the products of others.
 
-#include "tests/support/support.hpp"
+#include "tests/support/scenarios.hpp"
 #include "workloads/training/experts.hpp"
 
 #include <doctest/doctest.h>

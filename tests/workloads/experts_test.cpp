@@ -1,7 +1,7 @@
 // Mixtures of experts in training: bytes of each dispatch, memory of each sharding, folding, and limits that are dense.
 
+#include "tests/support/scenarios.hpp"
 #include "workloads/training/experts.hpp"
-#include "tests/support/support.hpp"
 #include "workloads/training/memory.hpp"
 #include "workloads/training/pass_cost.hpp"
 

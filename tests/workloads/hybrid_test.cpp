@@ -1,6 +1,7 @@
 // Hybrids: weights, FLOPs, kernels and memory of models whose layers are state spaces, feed-forwards or attention.
 
 #include "tests/support/passes.hpp"
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "workloads/training/memory.hpp"
 #include "workloads/training/pass_cost.hpp"

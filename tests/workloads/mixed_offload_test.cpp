@@ -1,6 +1,6 @@
 // States and activations in memories of the nodes of a cluster whose nodes differ.
 
-#include "tests/support/support.hpp"
+#include "tests/support/scenarios.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

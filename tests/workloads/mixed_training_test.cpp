@@ -1,6 +1,6 @@
 // Training and serving on clusters whose nodes differ.
 
-#include "tests/support/support.hpp"
+#include "tests/support/scenarios.hpp"
 #include "tools/explain/fault_what_ifs.hpp"
 #include "tools/plan/recovery_search.hpp"
 

@@ -1,6 +1,6 @@
 // States and activations in memories of the node: closed forms of their copies and updates, and what a plan must say.
 
-#include "tests/support/support.hpp"
+#include "tests/support/scenarios.hpp"
 #include "workloads/training/memory.hpp"
 
 #include <doctest/doctest.h>

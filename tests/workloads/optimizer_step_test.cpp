@@ -1,6 +1,6 @@
 // What the optimizer's kernels and sweeps over the gradients move, against their counts.
 
-#include "tests/support/support.hpp"
+#include "tests/support/scenarios.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -1,5 +1,6 @@
 // Less communication: islands that meet every so many steps, and gradients of which the largest alone are sent.
 
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 
 #include "sim/config/units.hpp"

@@ -1,6 +1,7 @@
 #include "workloads/training/pass_program.hpp"
 
 #include "sim/base/random.hpp"
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "workloads/training/lower.hpp"
 

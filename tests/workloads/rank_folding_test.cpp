@@ -1,7 +1,7 @@
 // One rank of a stage for all of them: when it is proven, what its transfers demand, and that no time changes.
 
+#include "tests/support/scenarios.hpp"
 #include "workloads/training/rank_folding.hpp"
-#include "tests/support/support.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -1,5 +1,7 @@
 #include "sim/base/random.hpp"
 #include "tests/support/command.hpp"
+#include "tests/support/fabrics.hpp"
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "workloads/replay/importers/chakra.hpp"
 #include "workloads/replay/recorded_device.hpp"

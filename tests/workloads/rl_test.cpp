@@ -1,6 +1,6 @@
 // Steps of reinforcement-learning post-training.
 
-#include "tests/support/support.hpp"
+#include "tests/support/scenarios.hpp"
 
 #include "workloads/rl/reshard.hpp"
 #include "workloads/rl/steps.hpp"

@@ -1,5 +1,6 @@
 // `schedule: search` against exhaustive search, closed forms and the orders of equal passes.
 
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "workloads/training/schedules/search.hpp"
 

@@ -2,6 +2,8 @@
 
 #include "models/roofline.hpp"
 #include "sim/base/random.hpp"
+#include "tests/support/fabrics.hpp"
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "tests/workloads/serving_support.hpp"
 

@@ -1,6 +1,8 @@
 // Speculation, clients that give up, replicas that fail, and what of a run is measured.
 
 #include "sim/base/random.hpp"
+#include "tests/support/fabrics.hpp"
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "tests/workloads/serving_support.hpp"
 #include "workloads/serving/requests/arrivals.hpp"

@@ -1,6 +1,7 @@
 // Caches in fewer bits: bytes, room, and what attention and new tokens take.
 
-#include "tests/support/support.hpp"
+#include "tests/support/fabrics.hpp"
+#include "tests/support/scenarios.hpp"
 #include "workloads/serving/spec.hpp"
 
 #include <doctest/doctest.h>

@@ -1,3 +1,5 @@
+#include "tests/support/fabrics.hpp"
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "tools/calibration/collections.hpp"
 #include "workloads/serving/cluster/service.hpp"

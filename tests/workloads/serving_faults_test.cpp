@@ -1,6 +1,7 @@
 // Services under faults: closed forms of what is lost, how long it is gone, and what a cold start is made of.
 
-#include "tests/support/support.hpp"
+#include "tests/support/fabrics.hpp"
+#include "tests/support/scenarios.hpp"
 #include "tests/workloads/serving_support.hpp"
 
 #include <doctest/doctest.h>

@@ -1,5 +1,7 @@
 // Nano-batches: parts of an iteration beside each other on one device.
 
+#include "tests/support/fabrics.hpp"
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "topologies/device_preset.hpp"
 #include "workloads/serving/cost/step_cost.hpp"

@@ -2,6 +2,8 @@
 
 #include "sim/base/random.hpp"
 #include "sim/device/device.hpp"
+#include "tests/support/fabrics.hpp"
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "tests/workloads/serving_support.hpp"
 #include "tools/calibration/collections.hpp"

@@ -1,4 +1,5 @@
-#include "tests/support/support.hpp"
+#include "tests/support/fabrics.hpp"
+#include "tests/support/scenarios.hpp"
 #include "tests/workloads/serving_support.hpp"
 
 #include <doctest/doctest.h>

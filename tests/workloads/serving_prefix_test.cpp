@@ -1,4 +1,5 @@
 #include "sim/base/random.hpp"
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "tests/workloads/serving_support.hpp"
 #include "workloads/serving/requests/arrivals.hpp"

@@ -1,4 +1,6 @@
 #include "sim/record/facts_table.hpp"
+#include "tests/support/fabrics.hpp"
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "tests/workloads/serving_support.hpp"
 #include "validation/serving/serving_points.hpp"

@@ -1,6 +1,7 @@
 // Request traces that are damaged, odd or too long.
 
 #include "tests/support/command.hpp"
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "workloads/imports/importer.hpp"
 #include "workloads/serving/requests/arrivals.hpp"

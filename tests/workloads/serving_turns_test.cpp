@@ -1,6 +1,7 @@
 // Conversations whose questions wait for answers, mixes of clients, and the lives of requests on a timeline.
 
 #include "sim/base/random.hpp"
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "tests/workloads/serving_support.hpp"
 #include "workloads/serving/requests/arrivals.hpp"

@@ -1,6 +1,6 @@
 // Partitions of ZeRO-3: bytes on the links of each level, memory of each, pipelines, and what is refused.
 
-#include "tests/support/support.hpp"
+#include "tests/support/scenarios.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

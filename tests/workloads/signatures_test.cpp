@@ -1,6 +1,6 @@
 // Plans written as signatures run what the plans run that name their degrees.
 
-#include "tests/support/support.hpp"
+#include "tests/support/scenarios.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 // Kernels that a software's keys choose, against the bytes that they count: the loss, norms without fusion, sums of gradients.
 
-#include "tests/support/support.hpp"
+#include "tests/support/scenarios.hpp"
 #include "workloads/training/memory.hpp"
 
 #include <doctest/doctest.h>

@@ -1,7 +1,7 @@
 // Low-rank adapters: what is trained, held, computed, moved and kept, as closed forms; and what is refused.
 
 #include "models/roofline.hpp"
-#include "tests/support/support.hpp"
+#include "tests/support/scenarios.hpp"
 #include "tools/driver/training_faults.hpp"
 
 #include <doctest/doctest.h>

@@ -1,6 +1,6 @@
 // The host of a training step: what it launches, when its device waits for it.
 
-#include "tests/support/support.hpp"
+#include "tests/support/scenarios.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

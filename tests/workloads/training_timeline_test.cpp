@@ -1,6 +1,6 @@
 // Timelines of training: what spans say of themselves, what passes exchange, memory and links over time.
 
-#include "tests/support/support.hpp"
+#include "tests/support/scenarios.hpp"
 #include "tools/report/svg.hpp"
 
 #include <doctest/doctest.h>

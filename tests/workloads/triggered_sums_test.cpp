@@ -1,6 +1,7 @@
 // Sums over tensor ranks that the tiles of a product start (T3), or that are cut into it: what stays exposed as a closed form, and what
 // is refused; casts for scales of rows.
 
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 
 #include <doctest/doctest.h>

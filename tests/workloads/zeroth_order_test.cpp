@@ -1,6 +1,6 @@
 // Steps of two forward passes: closed forms of their traffic and memory, and what a plan must say.
 
-#include "tests/support/support.hpp"
+#include "tests/support/scenarios.hpp"
 #include "workloads/training/memory.hpp"
 
 #include <doctest/doctest.h>

@@ -1,6 +1,7 @@
 #include "sim/base/text.hpp"
 #include "sim/config/fields.hpp"
 #include "tests/support/command.hpp"
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "tools/calibration/collections.hpp"
 

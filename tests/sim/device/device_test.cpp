@@ -2,6 +2,7 @@
 #include "sim/device/power.hpp"
 
 #include "sim/engine/fluid.hpp"
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "tools/calibration/collections.hpp"
 

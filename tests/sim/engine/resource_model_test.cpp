@@ -4,6 +4,7 @@
 #include "sim/network/analytic.hpp"
 #include "sim/network/packet/packet_model.hpp"
 #include "sim/network/simgrid_job.hpp"
+#include "tests/support/fabrics.hpp"
 #include "tests/support/max_min.hpp"
 #include "tests/support/packets.hpp"
 #include "tests/support/support.hpp"

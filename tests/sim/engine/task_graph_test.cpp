@@ -2,7 +2,7 @@
 
 #include "sim/engine/task_graph.hpp"
 #include "sim/run/simulation.hpp"
-#include "tests/support/support.hpp"
+#include "tests/support/fabrics.hpp"
 
 #include <doctest/doctest.h>
 

@@ -2,7 +2,6 @@
 
 #include "sim/network/ample_links.hpp"
 #include "sim/network/analytic.hpp"
-#include "tests/support/support.hpp"
 
 #include <doctest/doctest.h>
 

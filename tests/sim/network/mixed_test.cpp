@@ -1,6 +1,6 @@
 // Clusters whose nodes differ, several fabrics in one cluster, and NVLink domains of several nodes.
 
-#include "tests/support/support.hpp"
+#include "tests/support/scenarios.hpp"
 #include "topologies/graph.hpp"
 
 #include <doctest/doctest.h>

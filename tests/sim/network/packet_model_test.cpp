@@ -2,6 +2,7 @@
 
 #include "sim/network/packet/packet_model.hpp"
 #include "tests/support/packets.hpp"
+#include "tests/support/support.hpp"
 #include "workloads/collective/message_run.hpp"
 
 #include <doctest/doctest.h>

@@ -1,6 +1,7 @@
 // Random small networks with everything that can be switched on, and what must hold for all of them.
 
 #include "tests/support/packets.hpp"
+#include "tests/support/support.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -1,5 +1,7 @@
 #include "sim/base/random.hpp"
 #include "sim/network/simgrid_job.hpp"
+#include "tests/support/fabrics.hpp"
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 
 #include <doctest/doctest.h>

@@ -2,8 +2,9 @@
 
 #include "sim/base/random.hpp"
 #include "sim/network/topology/routed.hpp"
+#include "tests/support/fabrics.hpp"
 #include "tests/support/packets.hpp"
-#include "tests/support/support.hpp"
+#include "tests/support/scenarios.hpp"
 #include "topologies/graph.hpp"
 
 #include <doctest/doctest.h>

@@ -1,5 +1,6 @@
 // Timelines as Chrome's trace events.
 
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "tools/driver/training_faults.hpp"
 

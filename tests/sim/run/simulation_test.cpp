@@ -2,6 +2,7 @@
 
 #include "sim/run/simulation.hpp"
 
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 
 #include <doctest/doctest.h>

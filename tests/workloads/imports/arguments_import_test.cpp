@@ -1,5 +1,6 @@
 // Command lines and configurations of other tools as scenarios.
 
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "tools/driver/scenario.hpp"
 #include "workloads/imports/importer.hpp"

@@ -1,6 +1,7 @@
 // Graphs that other tools wrote as fabrics.
 
 #include "sim/network/fabric.hpp"
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "tools/driver/scenario.hpp"
 #include "workloads/imports/importer.hpp"

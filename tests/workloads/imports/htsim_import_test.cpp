@@ -1,5 +1,6 @@
 // Topology files of htsim, against the fabrics that they describe.
 
+#include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "tools/driver/scenario.hpp"
 #include "workloads/imports/importer.hpp"

@@ -1,0 +1,42 @@
+#pragma once
+// Scenarios from text and the models that they share. It includes the whole driver: tests of sim, models and workloads that
+// need no scenario do without.
+
+#include "tests/support/support.hpp"
+#include "tools/driver/scenario.hpp"
+
+#include <string>
+
+namespace orrery::test {
+
+/// Models are slow to load and free of state: one cache serves all tests.
+inline ModelCache& models() {
+    static ModelCache cache(data());
+    return cache;
+}
+
+/// Reads a scenario from text.
+inline Scenario scenario(const std::string& text) {
+    return read_scenario(parse_yaml(text, "test.yaml"), "test", data());
+}
+
+/// The error text of a scenario that must be refused; empty when it is accepted.
+inline std::string refusal(const std::string& text) {
+    try {
+        (void)scenario(text);
+    } catch (const ConfigError& error) {
+        return error.what();
+    }
+    return "";
+}
+
+/// A small training scenario that runs; tests change parts of it.
+inline constexpr const char* kSmallTraining = R"(orrery: 1
+kind: training
+cluster: {nodes: 1, node: dgx-a100-80g}
+model: {layers: 4, hidden: 1024, heads: 16, vocabulary: 1000}
+plan: {tensor: 2, data: 4, global_batch: 8}
+software: megatron-lm-2021
+)";
+
+}  // namespace orrery::test
