@@ -13,9 +13,9 @@ namespace orrery::inline cost {
 
 namespace {
 
-constexpr const char* kVersionLine = "# orrery-collectives: 1";
+constexpr const char* kCollectivesVersion = "# orrery-collectives: 1";
 constexpr const char* kUnnamed = "-";
-constexpr std::size_t kMostErrors = 100;
+constexpr std::size_t kMostFitErrors = 100;
 constexpr std::size_t kMostCurves = 10'000;
 constexpr double kPriorLatency = 10e-6;  ///< s; only ratios to the prior matter
 constexpr double kMega = 1e6;
@@ -26,12 +26,12 @@ double prior(CollectiveOp op, double ranks, double bytes, double bandwidth) {
     return kPriorLatency + (op == CollectiveOp::all_reduce ? 2 : 1) * share * bytes / bandwidth;
 }
 
-class Parser {
+class CollectiveFitParser {
   public:
-    explicit Parser(std::string name) : name_(std::move(name)) {}
+    explicit CollectiveFitParser(std::string name) : name_(std::move(name)) {}
 
     CollectiveFit run(std::string_view text) {
-        for (std::size_t start = 0; start < text.size() && errors_.size() < kMostErrors;) {
+        for (std::size_t start = 0; start < text.size() && errors_.size() < kMostFitErrors;) {
             const std::size_t end = std::min(text.find('\n', start), text.size());
             ++line_;
             read_line(text.substr(start, end - start));
@@ -51,8 +51,8 @@ class Parser {
 
     void read_line(std::string_view line) {
         if (line_ == 1) {
-            if (line != kVersionLine) {
-                fail(fmt::format("a fit of collectives starts with the line '{}'", kVersionLine));
+            if (line != kCollectivesVersion) {
+                fail(fmt::format("a fit of collectives starts with the line '{}'", kCollectivesVersion));
             }
             return;
         }
@@ -205,11 +205,11 @@ double CollectiveFit::seconds(std::string_view library, CollectiveOp op, double 
 }
 
 CollectiveFit parse_collective_fit(const std::string& text, const std::string& name) {
-    return Parser(name).run(text);
+    return CollectiveFitParser(name).run(text);
 }
 
 std::string format_collective_fit(const CollectiveFit& fit) {
-    std::string out = fmt::format("{}\n", kVersionLine);
+    std::string out = fmt::format("{}\n", kCollectivesVersion);
     for (const std::string& source : fit.sources) {
         out += fmt::format("# source: {}\n", source);
     }

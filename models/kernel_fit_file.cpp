@@ -15,7 +15,7 @@ namespace orrery::inline cost {
 
 namespace {
 
-constexpr const char* kVersionLine = "# orrery-fit: 1";
+constexpr const char* kFitVersion = "# orrery-fit: 1";
 constexpr std::size_t kMostNodes = 1'000'000;
 constexpr std::size_t kMostErrors = 100;
 constexpr double kStep = 1e-3;  ///< resolution of the nodes
@@ -35,9 +35,9 @@ const std::vector<std::string>& beyond_names() {
     return kNames;
 }
 
-class Parser {
+class KernelFitParser {
   public:
-    explicit Parser(std::string name) : name_(std::move(name)) {}
+    explicit KernelFitParser(std::string name) : name_(std::move(name)) {}
 
     KernelFit run(std::string_view text) {
         for (std::size_t start = 0; start < text.size() && errors_.size() < kMostErrors;) {
@@ -61,8 +61,8 @@ class Parser {
 
     void read_line(std::string_view line) {
         if (number_ == 1) {
-            if (line != kVersionLine) {
-                fail(fmt::format("a fit starts with the line '{}'", kVersionLine));
+            if (line != kFitVersion) {
+                fail(fmt::format("a fit starts with the line '{}'", kFitVersion));
             }
         } else if (line.empty() || line.front() == '#') {
         } else if (in_values_) {
@@ -245,7 +245,7 @@ class Parser {
 }  // namespace
 
 std::string format_fit(const KernelFit& fit) {
-    std::string out = std::string(kVersionLine) + "\n";
+    std::string out = std::string(kFitVersion) + "\n";
     out += fmt::format("kernel: {}\nformat: {}\n", kernel_kind_names()[static_cast<std::size_t>(fit.kind)],
                        kernel_format_names()[static_cast<std::size_t>(fit.format)]);
     for (const auto& [key, value] : fit.meta) {
@@ -288,7 +288,7 @@ std::string format_fit(const KernelFit& fit) {
 }
 
 KernelFit parse_fit(const std::string& text, const std::string& name) {
-    return Parser(name).run(text);
+    return KernelFitParser(name).run(text);
 }
 
 KernelFit load_fit(const std::string& path) {

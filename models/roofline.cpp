@@ -8,12 +8,13 @@ namespace orrery::inline cost {
 
 namespace {
 constexpr double kPeakInsideTile = 0.92;
-struct Tile {
+struct TileSize {
     double rows, columns;
 };
 // Of a large product; where these leave units idle, half and a quarter of their area; of few rows, those of matrix instructions, which
 // 32-bit products on vector units do without.
-constexpr Tile kTiles[] = {{128, 256}, {90.50966799187809, 181.01933598375618}, {64, 128}, {32, 128}, {16, 128}};
+constexpr TileSize kTileSizes[] = {
+    {128, 256}, {90.50966799187809, 181.01933598375618}, {64, 128}, {32, 128}, {16, 128}};
 constexpr double kLeastDepth = 64;  // of a part of a sum, a few steps of a tile's loop
 // Fused attention keeps the tensor units less busy than a GEMM: 63 % forward at long sequences on A100 (Dao,
 // "FlashAttention-2", 2023, abstract: 50 to 73 %).
@@ -28,9 +29,9 @@ constexpr double kFlash1Forward = 1.4;
 constexpr double kFlash1Backward = 2;
 // Mean error of a roofline with waves carried from one device to another (H100 to A100, B200: 17 to 18 %; A100 to H100:
 // 25 %), as a standard deviation of the logarithm.
-constexpr double kSpread = 0.25;
+constexpr double kRooflineSpread = 0.25;
 // Pinned copies over PCIe where nobody measured them: 16 lanes of generation 4.
-constexpr double kHostBandwidth = 25e9;
+constexpr double kRooflineHostBandwidth = 25e9;
 }  // namespace
 
 double split_accumulator(const DeviceSpec& device, const Gemm& gemm) {
@@ -85,12 +86,12 @@ double Roofline::product(double m, double n, double k, double batch, Precision p
     const auto units = static_cast<double>(device_.compute_units);
     // The smallest tile that still fills the device is what a library's heuristics pick.
     double best = 1e300;
-    for (const Tile& tile : kTiles) {
+    for (const TileSize& tile : kTileSizes) {
         if (tile.rows < 64 && precision == Precision::fp32) {
             break;
         }
         const double area = tile.rows * tile.columns;
-        const double share = area / (kTiles[0].rows * kTiles[0].columns);
+        const double share = area / (kTileSizes[0].rows * kTileSizes[0].columns);
         const double tiles = std::ceil(m / tile.rows) * std::ceil(n / tile.columns) * batch;
         const double tile_seconds = 2 * area * k / (peak / units * inside * std::sqrt(std::sqrt(share)));
         // Few outputs of a long sum: units share its parts, whose sums in 32 bits are written and read once more.
@@ -153,7 +154,7 @@ double Roofline::seconds_of(const Copy& copy) const {
     if (copy.direction == CopyDirection::on_device) {
         return streaming_start() + 2 * copy.bytes / memory_rate();
     }
-    const double rate = device_.host_bandwidth.value > 0 ? device_.host_bandwidth.value : kHostBandwidth;
+    const double rate = device_.host_bandwidth.value > 0 ? device_.host_bandwidth.value : kRooflineHostBandwidth;
     return device_.launch.value + copy.bytes / rate;
 }
 
@@ -167,8 +168,8 @@ Cost Roofline::cost(const Operation& operation) const {
     cost.seconds = Seconds(std::visit([this](const auto& one) { return seconds_of(one); }, operation));
     cost.flops = flops_of(operation);
     cost.bytes = orrery::bytes_of(operation);
-    cost.spread = kSpread;
-    cost.systematic = kSpread;  // one model for all shapes: its errors go together
+    cost.spread = kRooflineSpread;
+    cost.systematic = kRooflineSpread;  // one model for all shapes: its errors go together
     return cost;
 }
 

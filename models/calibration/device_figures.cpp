@@ -14,12 +14,12 @@ namespace orrery::inline cost {
 
 namespace {
 
-constexpr double kBeyondCaches = 8;      // caches' worth of an array, so that nothing of it is left from before
-constexpr double kLongCopy = 16 << 20;   // B, from which a link's latency does not show
+constexpr double kBeyondCaches = 8;       // caches' worth of an array, so that nothing of it is left from before
+constexpr double kLongCopy = 16 << 20;    // B, from which a link's latency does not show
 constexpr double kSmallArray = 16 << 20;  // B, of which a kernel's start is an eighth or more
-constexpr double kLongProduct = 100e-6;  // s, from which launches and last waves do not show
-constexpr double kSustained = 1;         // s
-constexpr double kThrottled = 1.02;      // held over burst: less is noise
+constexpr double kLongProduct = 100e-6;   // s, from which launches and last waves do not show
+constexpr double kSustained = 1;          // s
+constexpr double kThrottled = 1.02;       // held over burst: less is noise
 
 bool is_collective(const TraceRow& row) {
     return row.op == "all_reduce" || row.op == "all_gather" || row.op == "reduce_scatter" || row.op == "all_to_all" ||
@@ -35,7 +35,7 @@ double rate_of(const TraceRow& row) {
 }
 
 // Of one field: the rows that say it, and what they say together.
-struct Reader {
+struct FigureReader {
     const char* key;
     Dimension dimension;
     Sourced<double> DeviceSpec::*member;
@@ -130,7 +130,7 @@ double mean_power(const std::vector<const TraceRow*>& rows, const DeviceSpec&) {
     return sum / static_cast<double>(rows.size());
 }
 
-const Reader kReaders[] = {
+const FigureReader kFigureReaders[] = {
     {"memory_efficiency", Dimension::fraction, &DeviceSpec::memory_efficiency, reads_memory, of_memory,
      "triad beyond the cache", 1},
     {"host_bandwidth", Dimension::rate, &DeviceSpec::host_bandwidth, reads_links, slower_direction,
@@ -298,16 +298,16 @@ TraceUse use_of(const Trace& trace, const DeviceSpec& device) {
         ++count;
         shows.add(row, roofline);
     };
-    std::vector<std::vector<const TraceRow*>> read(std::size(kReaders));
+    std::vector<std::vector<const TraceRow*>> read(std::size(kFigureReaders));
     for (const TraceRow& row : trace.rows) {
-        const auto reader = std::find_if(std::begin(kReaders), std::end(kReaders),
-                                         [&](const Reader& one) { return one.reads(row, device); });
+        const auto reader = std::find_if(std::begin(kFigureReaders), std::end(kFigureReaders),
+                                         [&](const FigureReader& one) { return one.reads(row, device); });
         if (row.split == "holdout") {
             ++out.held_back;
         } else if (is_collective(row)) {
             ++out.collectives;
-        } else if (row.split != "repeat" && reader != std::end(kReaders)) {
-            read[static_cast<std::size_t>(reader - std::begin(kReaders))].push_back(&row);
+        } else if (row.split != "repeat" && reader != std::end(kFigureReaders)) {
+            read[static_cast<std::size_t>(reader - std::begin(kFigureReaders))].push_back(&row);
         } else if (why_not_fitted(row, device).empty()) {
             ++out.fitted;
         } else {
@@ -315,7 +315,7 @@ TraceUse use_of(const Trace& trace, const DeviceSpec& device) {
         }
     }
     for (std::size_t i = 0; i < read.size(); ++i) {
-        const Reader& reader = kReaders[i];
+        const FigureReader& reader = kFigureReaders[i];
         if (read[i].empty()) {
             continue;
         }
@@ -342,9 +342,9 @@ DeviceSpec with_figures(DeviceSpec device, const std::vector<DeviceFigure>& figu
         {"power_knee", &DeviceSpec::power_knee},
         {"tdp", &DeviceSpec::tdp}};
     for (const DeviceFigure& figure : figures) {
-        const auto reader = std::find_if(std::begin(kReaders), std::end(kReaders),
-                                         [&](const Reader& one) { return figure.key == one.key; });
-        const auto member = reader != std::end(kReaders) ? reader->member : more.at(figure.key);
+        const auto reader = std::find_if(std::begin(kFigureReaders), std::end(kFigureReaders),
+                                         [&](const FigureReader& one) { return figure.key == one.key; });
+        const auto member = reader != std::end(kFigureReaders) ? reader->member : more.at(figure.key);
         device.*member = {figure.value, "measured", fmt::format("{}: {}", source, figure.from)};
     }
     return device;

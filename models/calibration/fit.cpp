@@ -114,7 +114,7 @@ std::vector<std::vector<double>> make_axes(const KernelFit& fit, const std::vect
         axes[d].assign(sizes.begin(), sizes.end());
     }
     // Cells below a quarter of an octave hold more noise than shape.
-    constexpr double kFinest = 0.24;
+    constexpr double kFinestCell = 0.24;
     const auto nodes = [&] {
         std::size_t product = 1;
         for (const std::vector<double>& axis : axes) {
@@ -136,7 +136,7 @@ std::vector<std::vector<double>> make_axes(const KernelFit& fit, const std::vect
                 }
             }
         }
-        if (axis == dimensions || (nodes() <= most && closest >= 2 * kFinest)) {
+        if (axis == dimensions || (nodes() <= most && closest >= 2 * kFinestCell)) {
             return axes;
         }
         axes[axis].erase(axes[axis].begin() + static_cast<std::ptrdiff_t>(index));

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kLikelihoodRows =
     240;  // in one block; of more rows, blocks of neighbours as predictions see them
-constexpr std::size_t kBlocks = 10;
+constexpr std::size_t kLikelihoodBlocks = 10;
 constexpr std::size_t kBlockRows = 80;
 constexpr std::size_t kAllRows = 400;
 constexpr std::size_t kNearest = 96;
@@ -43,7 +43,7 @@ std::vector<Block> blocks_of(const std::vector<Kriging::Row>& rows, std::size_t 
         return {all};
     }
     std::vector<Block> out;
-    for (std::size_t block = 0; block < kBlocks; ++block) {
+    for (std::size_t block = 0; block < kLikelihoodBlocks; ++block) {
         const Kriging::Place& about = rows[mix64(block) % rows.size()].at;
         const auto squares = [&](std::size_t row) {
             double sum = 0;

@@ -402,13 +402,13 @@ void read_llmcompass(const PublicProfile&, std::string_view text, const std::str
     table.finish();
 }
 
-struct Reader {
+struct ProfileReader {
     ProfileFormat format;
     void (*read)(const PublicProfile&, TableReader&, Trace&);
 };
 
-const std::vector<Reader>& readers() {
-    static const std::vector<Reader> kReaders = {
+const std::vector<ProfileReader>& readers() {
+    static const std::vector<ProfileReader> kReaders = {
         {{"aic-gemm", "aiconfigurator gemm_perf: ms, CUDA graph"}, read_gemm},
         {{"aic-context", "aiconfigurator context_attention_perf: causal prompts, ms"}, read_context_attention},
         {{"aic-generation", "aiconfigurator generation_attention_perf: decode steps, ms"}, read_generation_attention},
@@ -432,7 +432,7 @@ const std::vector<Reader>& readers() {
 const std::vector<ProfileFormat>& profile_formats() {
     static const std::vector<ProfileFormat> kFormats = [] {
         std::vector<ProfileFormat> out;
-        for (const Reader& reader : readers()) {
+        for (const ProfileReader& reader : readers()) {
             out.push_back(reader.format);
         }
         return out;
@@ -444,7 +444,7 @@ Trace parse_profile(const PublicProfile& profile, const std::string& text, const
     Trace trace;
     trace.meta = {
         {"device", profile.device}, {"source", profile.source}, {"date", "unknown"}, {"licence", profile.licence}};
-    for (const Reader& reader : readers()) {
+    for (const ProfileReader& reader : readers()) {
         if (std::string_view(reader.format.name) != profile.format) {
             continue;
         }

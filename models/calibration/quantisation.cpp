@@ -10,19 +10,19 @@ namespace orrery::inline cost {
 
 namespace {
 
-using Shape = std::tuple<double, double, double>;  // m, n, k
+using ProductShape = std::tuple<double, double, double>;  // m, n, k
 
 bool narrows(const TraceRow& row) {
     return row.op == "gemm" && row.kernels == 2;
 }
 
-Shape shape_of(const TraceRow& row) {
+ProductShape product_of(const TraceRow& row) {
     return {row.dim("m"), row.dim("n"), row.dim("k")};
 }
 
 // Thin enough that its quantisation shows, large enough that its start does not hide it.
 bool shows_quantisation(const TraceRow& row) {
-    const auto [m, n, k] = shape_of(row);
+    const auto [m, n, k] = product_of(row);
     return n >= 32 && n <= 128 && m >= 512 && k >= 512;
 }
 
@@ -66,15 +66,15 @@ Terms non_negative(const std::vector<Terms>& rows) {
 
 Quantisations::Quantisations(const std::vector<const TraceRow*>& rows, const DeviceSpec& device)
     : byte_(1 / (device.memory_bandwidth.value * device.memory_efficiency.value)) {
-    std::map<Shape, double> wide;  // s of 16-bit products
+    std::map<ProductShape, double> wide;  // s of 16-bit products
     for (const TraceRow* row : rows) {
         if (row->op == "gemm" && row->dtype == "bf16" && shows_quantisation(*row)) {
-            wide[shape_of(*row)] = row->median_ns * 1e-9;
+            wide[product_of(*row)] = row->median_ns * 1e-9;
         }
     }
     std::map<std::string, std::vector<Terms>> thin;
     for (const TraceRow* row : rows) {
-        const auto same = narrows(*row) && shows_quantisation(*row) ? wide.find(shape_of(*row)) : wide.end();
+        const auto same = narrows(*row) && shows_quantisation(*row) ? wide.find(product_of(*row)) : wide.end();
         if (same != wide.end()) {
             const double seconds = row->median_ns * 1e-9;
             const double m = row->dim("m");

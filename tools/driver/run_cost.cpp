@@ -17,32 +17,32 @@ namespace orrery::inline driver {
 namespace {
 
 // Time and memory of one of what is counted; tests/bench measures them.
-struct Price {
+struct UnitPrice {
     double seconds;
     double bytes;
 };
-constexpr Price kPacketHop = {2e-7, 0};
-constexpr Price kMessage = {4e-6, 500};      // of a fluid or analytic run, with what it waits for
-constexpr Price kFoldedMessage = {2e-8, 0};  // of a ring that is not stored
-constexpr Price kAlikeMessage = {1e-6, 0};   // looked at for its class, of which one is simulated
+constexpr UnitPrice kPacketHop = {2e-7, 0};
+constexpr UnitPrice kMessage = {4e-6, 500};      // of a fluid or analytic run, with what it waits for
+constexpr UnitPrice kFoldedMessage = {2e-8, 0};  // of a ring that is not stored
+constexpr UnitPrice kAlikeMessage = {1e-6, 0};   // looked at for its class, of which one is simulated
 constexpr double kHashedPair =
     2e-10;  // s, of two messages that start at once on hashed paths: each has a rate of its own
-constexpr Price kTask = {4e-7, 70};      // of a training iteration or a replay
-constexpr Price kCopied = {1.5e-7, 10};  // of an iteration whose ranks do the same: copies of one of each stage
-constexpr Price kRequest = {8e-6, 40};   // of usual lengths
-constexpr double kToken = 2e-8;          // s, of an output token among others of its batch
-constexpr double kIteration = 4e-7;      // s, of a batch that decodes
-constexpr Price kCampaignStep = {3e-7, 0};  // a fault, or a stretch of training with its checkpoint
-constexpr Price kSlowState = {1.2e-4, 1200};  // of an iteration that a campaign prepares, and whose time it keeps
-constexpr double kHops = 4;                 // links of a path through a fabric of two tiers
-constexpr double kTimeout = 8;              // round trips
-constexpr double kTasksPerPass = 8;         // of a pipeline stage: compute, its transfers and what they wait for
+constexpr UnitPrice kTask = {4e-7, 70};         // of a training iteration or a replay
+constexpr UnitPrice kCopied = {1.5e-7, 10};     // of an iteration whose ranks do the same: copies of one of each stage
+constexpr UnitPrice kRequest = {8e-6, 40};      // of usual lengths
+constexpr double kToken = 2e-8;                 // s, of an output token among others of its batch
+constexpr double kIteration = 4e-7;             // s, of a batch that decodes
+constexpr UnitPrice kCampaignStep = {3e-7, 0};  // a fault, or a stretch of training with its checkpoint
+constexpr UnitPrice kSlowState = {1.2e-4, 1200};  // of an iteration that a campaign prepares, and whose time it keeps
+constexpr double kHops = 4;                       // links of a path through a fabric of two tiers
+constexpr double kTimeout = 8;                    // round trips
+constexpr double kTasksPerPass = 8;               // of a pipeline stage: compute, its transfers and what they wait for
 constexpr double kPacketHost =
-    10.5 * 1024;                            // B of a host at packet fidelity, with its ports: 16,384 and 32,768 of them
-constexpr double kBytesPerRow = 60;         // of a trace of operations
-constexpr double kBytesPerLine = 30;        // of a trace of requests or flows
+    10.5 * 1024;                      // B of a host at packet fidelity, with its ports: 16,384 and 32,768 of them
+constexpr double kBytesPerRow = 60;   // of a trace of operations
+constexpr double kBytesPerLine = 30;  // of a trace of requests or flows
 
-RunCost cost_of(double count, Price price, const char* what) {
+RunCost cost_of(double count, UnitPrice price, const char* what) {
     return {count * price.seconds, count * price.bytes, fmt::format("{:.2g} {}", count, what)};
 }
 
@@ -62,7 +62,7 @@ double nic_rate(const ClusterSpec& cluster) {
 }
 
 // `crossing`: the share of bytes that leave their node.
-RunCost cost_of_messages(const Scenario& s, double messages, double bytes, const Price& each, double crossing = 1) {
+RunCost cost_of_messages(const Scenario& s, double messages, double bytes, const UnitPrice& each, double crossing = 1) {
     if (s.network.fidelity == Fidelity::packet) {
         const double packets = crossing * std::max(messages, bytes / s.network.packets.mtu);
         RunCost out = cost_of(kHops * packets, kPacketHop, "packet-hops");
@@ -114,9 +114,9 @@ RunCost cost_of_collective(const Scenario& s) {
     const bool folds = s.network.fold && !s.faults.given && !spec.in_memory;
     const bool reduces = reduces_or_gathers(spec.op);  // of others rings are chains
     const bool rings = ring ? spec.slow_rank < 0 : fluid && !hashed && reduces && spec.algorithm->rings != nullptr;
-    const Price each = folds && rings                                  ? kFoldedMessage
-                       : folds && fluid && !hashed && shifts.count > 0 ? kAlikeMessage
-                                                                       : kMessage;
+    const UnitPrice each = folds && rings                                  ? kFoldedMessage
+                           : folds && fluid && !hashed && shifts.count > 0 ? kAlikeMessage
+                                                                           : kMessage;
     RunCost out = cost_of_messages(s, messages, volume * ranks * spec.bytes, each, crossing);
     if (fluid && hashed && shifts.count > 1 && s.network.batch == 0) {
         out.seconds = std::max(out.seconds, kHashedPair * messages * messages);

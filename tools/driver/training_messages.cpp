@@ -16,7 +16,7 @@ void add(MessageRecord& record, Message message, double start, double end) {
     record.completions.push_back(end);
 }
 
-struct Transfer {
+struct TrainingTransfer {
     SimTime start;  ///< of sharing
     TaskId task;
 };
@@ -36,7 +36,7 @@ MessageRecord messages_of(const std::vector<FlowTime>& times, std::uint32_t owne
 
 std::optional<MessageRecord> messages_of(const TrainingInput& input, const TrainingRun& run, std::size_t most) {
     const TaskGraph& graph = run.lowered().graph;
-    std::vector<Transfer> transfers;
+    std::vector<TrainingTransfer> transfers;
     std::size_t count = 0;
     for (std::uint32_t i = 0; i < graph.size(); ++i) {
         const Task task = graph.task(TaskId(i));
@@ -53,9 +53,9 @@ std::optional<MessageRecord> messages_of(const TrainingInput& input, const Train
         }
     }
     std::stable_sort(transfers.begin(), transfers.end(),
-                     [](const Transfer& a, const Transfer& b) { return a.start < b.start; });
+                     [](const TrainingTransfer& a, const TrainingTransfer& b) { return a.start < b.start; });
     MessageRecord out;
-    for (const Transfer& transfer : transfers) {
+    for (const TrainingTransfer& transfer : transfers) {
         const TaskGraph::Activity activity = graph.activity(transfer.task);
         const double earliest = run.executor().start_of(transfer.task).seconds();
         for (const RoutedFlow& flow : graph.flows(activity.demand_set)) {

@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr double kTimeoutSeconds = 600;
+constexpr double kServingTimeout = 600;
 constexpr std::int64_t kBudgets[] = {512, 2048, 8192};
 constexpr std::int64_t kMostStages = 8;
 constexpr std::int64_t kFewestRequests = 500;  // of the reduced load
@@ -166,7 +166,7 @@ class ServingSearcher {
         std::size_t at = 0;
         std::size_t done = 0;
         run_in_workers(
-            options_.workers, kTimeoutSeconds, [&](const std::string& request) { return worker.answer(request); },
+            options_.workers, kServingTimeout, [&](const std::string& request) { return worker.answer(request); },
             [&]() -> std::optional<WorkRequest> {
                 if (at == which.size()) {
                     return std::nullopt;

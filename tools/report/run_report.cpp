@@ -22,7 +22,7 @@ using Json = nlohmann::ordered_json;
 namespace {
 
 constexpr std::size_t kTimelineRows = 16;
-constexpr int kBins = 120;  // of the utilisation over time
+constexpr int kUtilisationBins = 120;  // of the utilisation over time
 
 const ChartStyle kPage = {"currentColor", "var(--line)", "none", false};
 
@@ -164,10 +164,10 @@ Json utilisation(const Timeline& timeline) {
     }
     std::map<std::string, std::vector<double>> busy;
     for (const char* name : {"computing", "transfers only"}) {
-        busy[name].assign(kBins, 0);
+        busy[name].assign(kUtilisationBins, 0);
     }
-    std::vector<double> transfers(kBins, 0);
-    const double bin = end / kBins;
+    std::vector<double> transfers(kUtilisationBins, 0);
+    const double bin = end / kUtilisationBins;
     std::set<std::uint32_t> drawn;
     for (const Span& span : timeline.spans) {
         drawn.insert(span.process);
@@ -175,7 +175,7 @@ Json utilisation(const Timeline& timeline) {
     const auto ranks = static_cast<double>(drawn.size());
     const auto add = [&](std::vector<double>& bins, const Span& span) {
         const auto first = static_cast<int>(span.start_us / bin);
-        for (int i = first; i < kBins && i * bin < span.start_us + span.duration_us; ++i) {
+        for (int i = first; i < kUtilisationBins && i * bin < span.start_us + span.duration_us; ++i) {
             const double from = std::max(span.start_us, i * bin);
             const double to = std::min(span.start_us + span.duration_us, (i + 1) * bin);
             bins[static_cast<std::size_t>(i)] += std::max(0.0, to - from) / bin / ranks;
@@ -190,7 +190,7 @@ Json utilisation(const Timeline& timeline) {
     Json series = Json::array();
     const auto points = [&](const std::vector<double>& bins) {
         Json out = Json::array();
-        for (int i = 0; i < kBins; ++i) {
+        for (int i = 0; i < kUtilisationBins; ++i) {
             out.push_back({rounded((i + 0.5) * bin * 1e-6),
                            std::round(std::min(1.0, bins[static_cast<std::size_t>(i)]) * 1e6) / 1e6});
         }

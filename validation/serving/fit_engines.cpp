@@ -75,7 +75,7 @@ void set_constants(HostSpec& host, const Constants& constants) {
 }
 
 /// Mean errors of one set of constants.
-struct Errors {
+struct FitErrors {
     double dense = 0;  ///< over points of dense models
     double all = 0;
 
@@ -97,7 +97,7 @@ double log_of(double seconds) {
     return log_pinned(std::max(1e-9, seconds));
 }
 
-Errors errors_of(const std::vector<ServingPoint*>& points, const std::vector<Logs>& predicted) {
+FitErrors errors_of(const std::vector<ServingPoint*>& points, const std::vector<Logs>& predicted) {
     double sums[2] = {0, 0};  // of dense models, of all
     double weights[2] = {0, 0};
     for (std::size_t i = 0; i < points.size(); ++i) {
@@ -210,15 +210,15 @@ class EngineFit {
 
     static double least(Constant constant) { return constant == kSlowdown ? kLeastSlowdown : 0; }
 
-    Errors descend(const std::vector<ServingPoint*>& points, double trust, Constants& constants) const {
+    FitErrors descend(const std::vector<ServingPoint*>& points, double trust, Constants& constants) const {
         std::vector<Logs> here = run_all(points, data_, constants);
-        Errors best = errors_of(points, here);
+        FitErrors best = errors_of(points, here);
         for (int step = 0; step < kSteps && trust > kLeastTrust; ++step) {
             const Slopes slopes = slopes_at(points, constants, here);
             for (bool moved = false; !moved && trust > kLeastTrust;) {
                 const Constants trial = descend_planes(points, here, slopes, trust, constants);
                 std::vector<Logs> there = run_all(points, data_, trial);
-                const Errors reached = errors_of(points, there);
+                const FitErrors reached = errors_of(points, there);
                 moved = reached.merit() < best.merit() - kLeastGain;
                 if (moved) {
                     constants = trial;
@@ -262,7 +262,7 @@ class EngineFit {
         };
         Constants constants = from;
         Constants width = kWidths;
-        Errors best = errors_at(constants);
+        FitErrors best = errors_at(constants);
         for (int round = 0; round < kRounds; ++round) {
             for (const Constant i : free_) {
                 bool better = false;
@@ -271,7 +271,7 @@ class EngineFit {
                     trial[i] =
                         std::clamp(trial[i] + sign * trust * width[i], std::max(least(i), from[i] - trust * kWidths[i]),
                                    from[i] + trust * kWidths[i]);
-                    const Errors reached = errors_at(trial);
+                    const FitErrors reached = errors_at(trial);
                     if (reached.of(i, has_dense_) < best.of(i, has_dense_) - kLeastGain) {
                         best = reached;
                         constants = trial;

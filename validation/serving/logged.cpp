@@ -14,7 +14,7 @@ namespace orrery::inline validation {
 namespace {
 
 /// One latency of all requests that logged it, as logged and as predicted.
-struct Latency {
+struct LoggedLatency {
     const char* name;
     std::vector<double> logged, predicted;
 
@@ -52,9 +52,9 @@ double logged_seconds(const FactsRow& row, const char* column) {
     return value;
 }
 
-std::vector<std::vector<std::string>> compared(const std::vector<Latency>& latencies) {
+std::vector<std::vector<std::string>> compared(const std::vector<LoggedLatency>& latencies) {
     std::vector<std::vector<std::string>> rows;
-    for (const Latency& one : latencies) {
+    for (const LoggedLatency& one : latencies) {
         if (one.logged.empty()) {
             continue;
         }
@@ -103,7 +103,7 @@ Comparison validate_logged(ModelCache& models, const Terminal& terminal, const s
     RunOutput out = run(scenario, models, options);
     std::sort(out.requests.begin(), out.requests.end(),
               [](const RequestRow& a, const RequestRow& b) { return a.id < b.id; });
-    std::vector<Latency> latencies = {{"TTFT", {}, {}}, {"TPOT", {}, {}}, {"end to end", {}, {}}};
+    std::vector<LoggedLatency> latencies = {{"TTFT", {}, {}}, {"TPOT", {}, {}}, {"end to end", {}, {}}};
     Comparison comparison{"serving log",
                           "requests",
                           fmt::format("{} requests of {}", out.requests.size(), trace),
@@ -129,7 +129,7 @@ Comparison validate_logged(ModelCache& models, const Terminal& terminal, const s
         }
         const double ttft = logged_seconds(rows[i], "ttft_s");
         const double e2e = logged_seconds(rows[i], "e2e_s");
-        const auto book = [&](Latency& latency, double was, double predicted) {
+        const auto book = [&](LoggedLatency& latency, double was, double predicted) {
             latency.add(was, predicted);
             if (was > 0 && predicted > 0) {
                 comparison.points.push_back({was, predicted, latency.name, fmt::format("request {}", i + 1), {}});

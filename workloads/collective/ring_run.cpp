@@ -11,7 +11,7 @@ namespace orrery::inline collective {
 
 namespace {
 
-constexpr std::uint64_t kProgressInterval = 1U << 18;
+constexpr std::uint64_t kRingProgress = 1U << 18;
 
 class RingRun final : public MessageRun, public TaskSource {
   public:
@@ -72,7 +72,7 @@ class RingRun final : public MessageRun, public TaskSource {
         edge.sending = 0;
         ++edge.sent;
         done_ += edge.count;
-        if (done_ % kProgressInterval < edge.count && options_.progress) {
+        if (done_ % kRingProgress < edge.count && options_.progress) {
             options_.progress(static_cast<double>(done_) / static_cast<double>(total()));
         }
         advance(static_cast<std::uint32_t>(token));

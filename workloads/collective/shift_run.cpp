@@ -9,7 +9,7 @@ namespace orrery::inline collective {
 
 namespace {
 
-constexpr std::uint64_t kProgressInterval = 1U << 18;
+constexpr std::uint64_t kShiftProgress = 1U << 18;
 
 class ShiftRun final : public MessageRun, public TaskSource {
   public:
@@ -73,7 +73,7 @@ class ShiftRun final : public MessageRun, public TaskSource {
             arrived_[token] = true;
             ++done_;
         }
-        if (options_.progress && done_ / kProgressInterval != before / kProgressInterval) {
+        if (options_.progress && done_ / kShiftProgress != before / kShiftProgress) {
             options_.progress(static_cast<double>(done_) / static_cast<double>(total()));
         }
     }

@@ -51,9 +51,9 @@ void count_others(const Attributes& rest, const char* of, ImportNotes& notes) {
     }
 }
 
-class Reader {
+class GraphmlReader {
   public:
-    explicit Reader(const ImportInput& input)
+    explicit GraphmlReader(const ImportInput& input)
         : input_(input), text_(input.bytes()), xml_(text_, input.path()), graph_(input.path()) {}
 
     Imported run() {
@@ -270,7 +270,7 @@ class Reader {
 }  // namespace
 
 extern const Importer kGraphMlImporter = {"graphml", "a graph of switches and hosts in GraphML, as a fabric",
-                                          graph_options(), [](const ImportInput& input) { return Reader(input).run(); },
-                                          "yaml"};
+                                          graph_options(),
+                                          [](const ImportInput& input) { return GraphmlReader(input).run(); }, "yaml"};
 
 }  // namespace orrery::inline imports

@@ -63,9 +63,9 @@ struct Slice {
     std::uint32_t last = 0;  // one beyond
 };
 
-class Reader {
+class InfragraphReader {
   public:
-    explicit Reader(const ImportInput& input)
+    explicit InfragraphReader(const ImportInput& input)
         : input_(input), graph_(input.path()), root_(parse_yaml(input.bytes(), input.path())) {}
 
     Imported read() {
@@ -388,7 +388,7 @@ class Reader {
 };
 
 Imported read_infragraph(const ImportInput& input) {
-    return Reader(input).read();
+    return InfragraphReader(input).read();
 }
 
 }  // namespace

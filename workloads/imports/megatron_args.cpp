@@ -174,7 +174,7 @@ YamlLines plan_of(CommandText& flags, const Degrees& degrees, std::int64_t data,
                             : ""}};
 }
 
-Imported read_arguments(const ImportInput& input) {
+Imported read_megatron_arguments(const ImportInput& input) {
     CommandText flags(input.bytes(), input.path());
     Imported out;
     if (flags.has("multi-latent-attention")) {
@@ -235,7 +235,7 @@ extern const Importer kMegatronImporter = {"megatron-args",
                                            "the command line or script of a Megatron-LM run, as a training scenario",
                                            {{"gpus", "N", "GPUs of the run, where the text does not say it"},
                                             {"node", "NAME", "what a node is (orrery list nodes)"}},
-                                           read_arguments,
+                                           read_megatron_arguments,
                                            "yaml"};
 
 }  // namespace orrery::inline imports

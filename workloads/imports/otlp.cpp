@@ -45,9 +45,9 @@ struct Span {
     bool holds_another = false;
 };
 
-class Reader {
+class OtlpReader {
   public:
-    explicit Reader(const ImportInput& input) : input_(input), file_(input.path()) {}
+    explicit OtlpReader(const ImportInput& input) : input_(input), file_(input.path()) {}
 
     Imported run() {
         read_documents();
@@ -332,7 +332,7 @@ class Reader {
 extern const Importer kOtlpImporter = {"otlp",
                                        "OpenTelemetry spans (OTLP JSON) of vLLM, SGLang and others, as requests",
                                        {{"model", "NAME", "requests to this model alone"}},
-                                       [](const ImportInput& input) { return Reader(input).run(); },
+                                       [](const ImportInput& input) { return OtlpReader(input).run(); },
                                        "csv"};
 
 }  // namespace orrery::inline imports

@@ -15,7 +15,7 @@ namespace orrery::inline imports {
 
 namespace {
 
-std::string number(const std::optional<std::int64_t>& value) {
+std::string written(const std::optional<std::int64_t>& value) {
     return value ? std::to_string(*value) : "";
 }
 
@@ -66,7 +66,7 @@ YamlLines engine_of(CommandText& flags, std::int64_t tensor, std::int64_t pipeli
         {"scheduler", scheduler_of(flags)},
         {"kv", cache_of(flags)},
         {"weights", weights_of(flags)},
-        {"max_context", number(flags.whole({"max-model-len"}))},
+        {"max_context", written(flags.whole({"max-model-len"}))},
         {"lora", flags.has("enable-lora") ? fmt::format("{{rank: {}, slots: {}}}",
                                                         flags.whole({"max-lora-rank"}).value_or(16), loras.value_or(1))
                                           : ""},
@@ -86,12 +86,12 @@ YamlLines requests_of(CommandText& flags, ImportNotes& notes) {
             "requests.output)");
     }
     return {{"rate", rate.empty() || rate == "inf" ? "1" : rate},
-            {"count", number(flags.whole({"num-prompts"}))},
+            {"count", written(flags.whole({"num-prompts"}))},
             {"prompt", fmt::format("{{kind: {}, mean: {}}}", prompt ? "fixed" : "lognormal", prompt.value_or(1024))},
             {"output", fmt::format("{{kind: {}, mean: {}}}", output ? "fixed" : "lognormal", output.value_or(256))}};
 }
 
-Imported read_arguments(const ImportInput& input) {
+Imported read_vllm_arguments(const ImportInput& input) {
     CommandText flags(input.bytes(), input.path());
     Imported out;
     std::string model = flags.text({"model"});
@@ -137,7 +137,7 @@ Imported read_arguments(const ImportInput& input) {
 extern const Importer kVllmImporter = {"vllm-args",
                                        "a vLLM command line, as a serving scenario",
                                        {{"node", "NAME", "what a node is (orrery list nodes)"}},
-                                       read_arguments,
+                                       read_vllm_arguments,
                                        "yaml"};
 
 }  // namespace orrery::inline imports

@@ -12,7 +12,7 @@ namespace orrery::inline imports {
 
 namespace {
 
-constexpr std::size_t kDeepest = 64;
+constexpr std::size_t kDeepestElement = 64;
 constexpr std::size_t kMostAttributes = 64;
 
 bool blank(char c) {
@@ -167,8 +167,8 @@ void XmlText::open_tag() {
     if (at_ >= text_.size() || text_[at_] != '>') {
         fail(fmt::format("the tag of '{}' has no end", printable(name_, 60)));
     }
-    if (open_.size() == kDeepest) {
-        throw ConfigError({Diagnostic{file_, line_, 1, fmt::format("elements nest deeper than {}", kDeepest),
+    if (open_.size() == kDeepestElement) {
+        throw ConfigError({Diagnostic{file_, line_, 1, fmt::format("elements nest deeper than {}", kDeepestElement),
                                       ErrorCode::malformed_trace}});
     }
     go_to(at_ + 1);

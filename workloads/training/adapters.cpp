@@ -49,7 +49,7 @@ const std::vector<AdapterModule>& modules() {
     return kModules;
 }
 
-std::vector<std::string> module_names() {
+std::vector<std::string> adapter_module_names() {
     std::vector<std::string> out;
     for (const AdapterModule& module : modules()) {
         out.emplace_back(module.name);
@@ -66,7 +66,7 @@ constexpr LayerProduct kProducts[] = {LayerProduct::attention_in, LayerProduct::
 
 std::vector<std::string> module_problems(const ModelSpec& model, const AdapterPlan& adapters) {
     std::vector<std::string> out;
-    const std::vector<std::string> known = module_names();
+    const std::vector<std::string> known = adapter_module_names();
     const std::vector<std::string> given = names_in(adapters.modules);
     if (given.empty()) {
         out.push_back(fmt::format("adapters.modules names none of {}: nothing is trained", fmt::join(known, ", ")));

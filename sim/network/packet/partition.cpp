@@ -12,7 +12,8 @@ constexpr std::size_t kPacketAhead = 4;
 constexpr std::size_t kNextAhead = 1;
 constexpr std::size_t kFirstAhead = 8;
 constexpr std::uint32_t kManyPorts = 2048;
-constexpr double kMostExpected = 1U << 21;  // packets, as room counts against the limit of memory before it is used
+constexpr double kMostExpectedPackets = 1U
+                                        << 21;  // packets, as room counts against the limit of memory before it is used
 
 }  // namespace
 
@@ -38,7 +39,7 @@ Partition::Partition(const Setup& setup, const Parts& parts, std::uint32_t own, 
     chooser->begin(setup.paths);
     // A window of data of each NIC, and as many acknowledgements.
     const double likely = 2 * setup.congestion.max_window / setup.full * setup.nics / parts.count;
-    slab.expect(static_cast<std::size_t>(std::min(likely, kMostExpected)));
+    slab.expect(static_cast<std::size_t>(std::min(likely, kMostExpectedPackets)));
     // Entities: links by port, NICs, served ports.
     fetches_ = setup.ports() / parts.count >= kManyPorts;
     clock.wheel = Wheel((2 * setup.ports() + setup.nics) / parts.count, setup.longest + setup.longest / 4);

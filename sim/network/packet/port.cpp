@@ -13,7 +13,7 @@ namespace {
 // Of a port's rings, with the places that they have outgrown: more than most need. And of all ports, as room counts against the limit
 // of memory before it is used.
 constexpr std::size_t kEntriesOfPort = 64;
-constexpr std::size_t kMostExpected = 1U << 23;
+constexpr std::size_t kMostExpectedEntries = 1U << 23;
 
 // What whole numbers of bytes are compared with instead of a limit that may be none, or not a whole number.
 std::int64_t whole_bytes(double limit) {
@@ -42,7 +42,7 @@ Ports::Ports(const Setup& setup, Border& border, Clock& clock, Slab& slab, Flows
       credits_(setup.spec.queues.credits > 0),
       turns_(setup.classes, setup.full, setup.laned ? setup.ports() : 0) {
     ports_.reserve(setup.ports());
-    rings_.expect(std::min(setup.ports() * kEntriesOfPort / border.parts().count, kMostExpected));
+    rings_.expect(std::min(setup.ports() * kEntriesOfPort / border.parts().count, kMostExpectedEntries));
     for (std::size_t kind = 0; kind < kPortKinds; ++kind) {
         const LinkKind& link = setup.links[kind];
         Port port;

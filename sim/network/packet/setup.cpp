@@ -13,7 +13,7 @@ namespace orrery::inline network::packet {
 namespace {
 
 constexpr std::int64_t kMostPs = std::int64_t{1} << 62;
-constexpr std::int64_t kRoundTrips = 8;  // without load, until packets count as lost
+constexpr std::int64_t kTimeoutRoundTrips = 8;  // without load, until packets count as lost
 
 std::int64_t to_ps(double seconds) {
     return SimTime::from_seconds(seconds).ps();
@@ -287,7 +287,8 @@ void Setup::set_lanes() {
 void Setup::set_recovery(double slowest_nic, std::int64_t round_trip) {
     const double wait = slowest_nic < congestion.line_rate ? congestion.max_window / slowest_nic : 0;
     slow_nics_ = to_ps(wait);
-    timeout = spec.transport.timeout > 0 ? to_ps(spec.transport.timeout) : kRoundTrips * (round_trip + slow_nics_);
+    timeout =
+        spec.transport.timeout > 0 ? to_ps(spec.transport.timeout) : kTimeoutRoundTrips * (round_trip + slow_nics_);
     reorder = spec.transport.reorder > 0 ? static_cast<std::uint32_t>(spec.transport.reorder)
               : path_needs.one_path      ? 3
                                          : 0;
@@ -355,7 +356,7 @@ std::int64_t Setup::timeout_between(std::uint32_t from_nic, std::uint32_t to_nic
         add(static_cast<std::size_t>(kind - base), to_ps(switch_links[link].latency));
         at = switch_links[link].to;
     }
-    return std::max(kRoundTrips * (round_trip + slow_nics_), round_trip + queues);
+    return std::max(kTimeoutRoundTrips * (round_trip + slow_nics_), round_trip + queues);
 }
 
 }  // namespace orrery::inline network::packet

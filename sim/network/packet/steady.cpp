@@ -8,14 +8,14 @@ namespace orrery::inline network::packet {
 
 namespace {
 
-constexpr std::int64_t kRoundTrips = 2;  // a window, of the longest path without load
-constexpr int kStretch = 2;              // windows, at least
-constexpr std::int64_t kPackets = 32;    // a window, at least, at a NIC's rate
-constexpr std::int64_t kPeriods = 2;     // a window, at least, of a control that acts more slowly than that
-constexpr double kLeastPackets = 16;     // in a stretch: a control acts on what comes
-constexpr double kWorth = 2;             // windows to be skipped at least
-constexpr double kTripsObserved = 2;     // smoothed round trips in a stretch at least: queues may be long
-constexpr double kUnevenPackets = 4;     // by which what is under way may differ between two moments of a steady state
+constexpr std::int64_t kWindowRoundTrips = 2;  // a window, of the longest path without load
+constexpr int kStretch = 2;                    // windows, at least
+constexpr std::int64_t kPackets = 32;          // a window, at least, at a NIC's rate
+constexpr std::int64_t kPeriods = 2;           // a window, at least, of a control that acts more slowly than that
+constexpr double kLeastPackets = 16;           // in a stretch: a control acts on what comes
+constexpr double kWorth = 2;                   // windows to be skipped at least
+constexpr double kTripsObserved = 2;           // smoothed round trips in a stretch at least: queues may be long
+constexpr double kUnevenPackets = 4;  // by which what is under way may differ between two moments of a steady state
 constexpr double kForever = 9e18;
 
 }  // namespace
@@ -31,7 +31,7 @@ Steady::Steady(const Setup& setup, Clock& clock, Slab& slab, Flows& flows, Ports
       receivers_(receivers),
       sharing_(setup, ports, routing),
       tolerance_(setup.spec.skip_error),
-      window_(std::max({kRoundTrips * static_cast<std::int64_t>(setup.congestion.base_rtt),
+      window_(std::max({kWindowRoundTrips * static_cast<std::int64_t>(setup.congestion.base_rtt),
                         kPackets * setup.links[0].full_time, kPeriods * transport.period()})),
       phases_(ports),
       users_(setup.ports(), 0),

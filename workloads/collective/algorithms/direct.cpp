@@ -6,12 +6,12 @@ namespace orrery::inline collective {
 
 namespace {
 
-bool serves(CollectiveOp op) {
+bool sends_directly(CollectiveOp op) {
     return op != CollectiveOp::all_reduce && op != CollectiveOp::broadcast && op != CollectiveOp::reduce;
 }
 
 Shifts shifts_of(const CollectiveSpec& spec, std::uint32_t ranks) {
-    if (!serves(spec.op) || spec.op == CollectiveOp::gather || spec.op == CollectiveOp::scatter || ranks < 2) {
+    if (!sends_directly(spec.op) || spec.op == CollectiveOp::gather || spec.op == CollectiveOp::scatter || ranks < 2) {
         return {};
     }
     // Send and receive as nccl-tests: each rank to the next.
@@ -26,7 +26,8 @@ extern const CollectiveAlgorithm kDirectAlgorithm = {
     nullptr,
     [](const CollectiveSpec&, double ranks, double) { return 2 * ranks * ranks; },
     [](ScheduleBuilder& builder, const CollectiveSpec& spec, std::uint32_t ranks, std::uint32_t) {
-        require_served(spec, serves(spec.op), "all-to-all, all-gather, reduce-scatter, send-recv, gather and scatter");
+        require_served(spec, sends_directly(spec.op),
+                       "all-to-all, all-gather, reduce-scatter, send-recv, gather and scatter");
         const auto root = static_cast<std::uint32_t>(spec.root);
         if (spec.op == CollectiveOp::gather || spec.op == CollectiveOp::scatter) {
             for (std::uint32_t k = 1; k < ranks; ++k) {
@@ -46,7 +47,7 @@ extern const CollectiveAlgorithm kDirectAlgorithm = {
     },
     [](const CollectiveSpec& spec, const GroupLinks& links) {
         const double part = spec.bytes / links.ranks;
-        if (!serves(spec.op)) {
+        if (!sends_directly(spec.op)) {
             return kNotServed;
         }
         if (spec.op == CollectiveOp::send_recv) {

@@ -202,12 +202,12 @@ void add_hierarchical(ScheduleBuilder& builder, CollectiveOp op, std::uint32_t n
     }
 }
 
-bool serves(CollectiveOp op) {
+bool serves_by_levels(CollectiveOp op) {
     return op != CollectiveOp::send_recv;
 }
 
 bool rooted(CollectiveOp op) {
-    return serves(op) && !reduces_or_gathers(op) && op != CollectiveOp::all_to_all;
+    return serves_by_levels(op) && !reduces_or_gathers(op) && op != CollectiveOp::all_to_all;
 }
 
 bool of_parts(CollectiveOp op) {
@@ -243,7 +243,7 @@ extern const CollectiveAlgorithm kHierarchicalAlgorithm = {
     },
     [](const CollectiveSpec&, double ranks, double per_node) { return 2 * ranks * (per_node + ranks / per_node); },
     [](ScheduleBuilder& builder, const CollectiveSpec& spec, std::uint32_t ranks, std::uint32_t per_node) {
-        require_served(spec, serves(spec.op), "all operations but send-recv");
+        require_served(spec, serves_by_levels(spec.op), "all operations but send-recv");
         require_whole_nodes("a hierarchical", ranks, per_node);
         if (rooted(spec.op)) {
             require_root(spec, ranks);
@@ -258,7 +258,7 @@ extern const CollectiveAlgorithm kHierarchicalAlgorithm = {
         const double r = links.per_node;
         // In one node it is a scatter and an exchange.
         const bool shares_out = rooted(spec.op) && !of_parts(spec.op);
-        if (!serves(spec.op) || std::floor(links.nodes()) != links.nodes() || r == 1 ||
+        if (!serves_by_levels(spec.op) || std::floor(links.nodes()) != links.nodes() || r == 1 ||
             (links.nodes() == 1 && !shares_out)) {
             return kNotServed;
         }

@@ -12,7 +12,7 @@ namespace orrery::inline collective {
 
 namespace {
 
-bool rooted(CollectiveOp op) {
+bool has_root(CollectiveOp op) {
     return op == CollectiveOp::broadcast || op == CollectiveOp::reduce || op == CollectiveOp::gather ||
            op == CollectiveOp::scatter;
 }
@@ -107,12 +107,12 @@ extern const CollectiveAlgorithm kBinomialAlgorithm = {
     describe_root,
     [](const CollectiveSpec&, double ranks, double) { return 4 * ranks; },
     [](ScheduleBuilder& builder, const CollectiveSpec& spec, std::uint32_t ranks, std::uint32_t) {
-        require_served(spec, rooted(spec.op), "broadcast, reduce, gather and scatter");
+        require_served(spec, has_root(spec.op), "broadcast, reduce, gather and scatter");
         require_root(spec, ranks);
         add_binomial(builder, spec, ranks);
     },
     [](const CollectiveSpec& spec, const GroupLinks& links) {
-        if (!rooted(spec.op)) {
+        if (!has_root(spec.op)) {
             return kNotServed;
         }
         const bool parts = spec.op == CollectiveOp::gather || spec.op == CollectiveOp::scatter;

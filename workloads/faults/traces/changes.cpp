@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kMillisecond = 1e-3;
 
-std::vector<TimedFault> read(TraceLines& lines, const JobShape& shape) {
+std::vector<TimedFault> read_changes(TraceLines& lines, const JobShape& shape) {
     std::vector<MachineCount> counts = {{0, 0}};
     for (const auto& [at, line] : lines.lines()) {
         const auto cells = split(line, ',');
@@ -40,6 +40,6 @@ extern const FaultTraceFormat kChangesFormat = {
         const auto cells = split(line, ',');
         return cells.size() == 3 && (cells[1] == "add" || cells[1] == "remove");
     },
-    read};
+    read_changes};
 
 }  // namespace orrery::inline faults

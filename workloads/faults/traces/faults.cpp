@@ -57,7 +57,7 @@ void take_fault(TraceLines& lines, int at, const std::string& line, const JobSha
     all.push_back(out);
 }
 
-std::vector<TimedFault> read(TraceLines& lines, const JobShape& shape) {
+std::vector<TimedFault> read_faults(TraceLines& lines, const JobShape& shape) {
     std::vector<TimedFault> out;
     const auto& [head, header] = lines.lines()[0];
     if (header != kColumns && header != kColumns.substr(0, header.size())) {
@@ -75,6 +75,6 @@ std::vector<TimedFault> read(TraceLines& lines, const JobShape& shape) {
 
 extern const FaultTraceFormat kFaultsFormat = {
     "faults", "time_s,kind,where,factor,lasts_s: every fault with its place",
-    [](std::string_view line) { return line.rfind("time_s,kind,where", 0) == 0; }, read};
+    [](std::string_view line) { return line.rfind("time_s,kind,where", 0) == 0; }, read_faults};
 
 }  // namespace orrery::inline faults

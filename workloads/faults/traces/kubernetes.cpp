@@ -13,9 +13,9 @@ namespace orrery::inline faults {
 
 namespace {
 
-constexpr const char* kHeader = "TIME,REASON,OBJECT";
+constexpr const char* kEventsHeader = "TIME,REASON,OBJECT";
 
-std::vector<TimedFault> read(TraceLines& lines, const JobShape& shape) {
+std::vector<TimedFault> read_kubernetes(TraceLines& lines, const JobShape& shape) {
     struct Seen {
         double at_s;
         bool ready;
@@ -28,7 +28,7 @@ std::vector<TimedFault> read(TraceLines& lines, const JobShape& shape) {
         const auto cells = split(line, ',');
         double time = 0;
         if (cells.size() != 3 || !parse_instant(cells[0], time)) {
-            lines.fail(at, std::string("expected ") + kHeader + " with a time such as 2026-01-31T12:00:00Z");
+            lines.fail(at, std::string("expected ") + kEventsHeader + " with a time such as 2026-01-31T12:00:00Z");
             continue;
         }
         first = std::min(first, time);
@@ -55,6 +55,7 @@ std::vector<TimedFault> read(TraceLines& lines, const JobShape& shape) {
 }  // namespace
 
 extern const FaultTraceFormat kKubernetesFormat = {"kubernetes", "TIME,REASON,OBJECT: events of Kubernetes",
-                                                   [](std::string_view line) { return line == kHeader; }, read};
+                                                   [](std::string_view line) { return line == kEventsHeader; },
+                                                   read_kubernetes};
 
 }  // namespace orrery::inline faults

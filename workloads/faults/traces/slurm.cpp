@@ -11,9 +11,9 @@ namespace orrery::inline faults {
 
 namespace {
 
-constexpr const char* kHeader = "NodeName|TimeStart|TimeEnd|State|Reason";
+constexpr const char* kSlurmHeader = "NodeName|TimeStart|TimeEnd|State|Reason";
 
-std::vector<TimedFault> read(TraceLines& lines, const JobShape& shape) {
+std::vector<TimedFault> read_slurm(TraceLines& lines, const JobShape& shape) {
     std::vector<Absence> absences;
     double first = std::numeric_limits<double>::infinity();
     for (std::size_t i = 1; i < lines.lines().size() && !lines.hopeless(); ++i) {
@@ -21,7 +21,7 @@ std::vector<TimedFault> read(TraceLines& lines, const JobShape& shape) {
         const auto cells = split(line, '|');
         Absence one;
         if (cells.size() < 4) {
-            lines.fail(at, std::string("expected ") + kHeader);
+            lines.fail(at, std::string("expected ") + kSlurmHeader);
             continue;
         }
         if (cells[0].empty()) {
@@ -51,6 +51,6 @@ std::vector<TimedFault> read(TraceLines& lines, const JobShape& shape) {
 
 extern const FaultTraceFormat kSlurmFormat = {"slurm",
                                               "NodeName|TimeStart|TimeEnd|State|Reason: sacctmgr -P show event",
-                                              [](std::string_view line) { return line == kHeader; }, read};
+                                              [](std::string_view line) { return line == kSlurmHeader; }, read_slurm};
 
 }  // namespace orrery::inline faults

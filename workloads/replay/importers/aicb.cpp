@@ -21,7 +21,7 @@ namespace orrery::inline replay {
 
 namespace {
 
-constexpr std::size_t kMostErrors = 100;
+constexpr std::size_t kMostAicbErrors = 100;
 
 struct Transfer {
     bool present = false;
@@ -37,9 +37,9 @@ struct Layer {
     double update_s = 0;
 };
 
-class Reader {
+class AicbReader {
   public:
-    Reader(std::string_view text, const ImportInput& input) : text_(text), input_(input), file_(input.path()) {}
+    AicbReader(std::string_view text, const ImportInput& input) : text_(text), input_(input), file_(input.path()) {}
 
     ReplayTrace run() {
         std::vector<std::string_view> words;
@@ -54,7 +54,7 @@ class Reader {
         if (!next_line(words) || words.size() != 1 || !parse_number(words[0], count)) {
             fail("the second line is the number of layers");
         }
-        while (errors_.size() < kMostErrors && next_line(words)) {
+        while (errors_.size() < kMostAicbErrors && next_line(words)) {
             if (!words.empty()) {
                 read_layer(words);
             }
@@ -300,7 +300,7 @@ class Reader {
 
 Imported import_aicb(const ImportInput& input) {
     const std::string text = input.bytes();
-    Reader reader(text, input);
+    AicbReader reader(text, input);
     const ReplayTrace trace = reader.run();
     return imported_program(trace, reader.notes());
 }

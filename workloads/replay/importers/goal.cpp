@@ -14,8 +14,8 @@ namespace orrery::inline replay {
 
 namespace {
 
-constexpr std::size_t kMostErrors = 100;
-constexpr double kMostRanks = 1 << 20;
+constexpr std::size_t kMostGoalErrors = 100;
+constexpr double kMostGoalRanks = 1 << 20;
 
 class Parser {
   public:
@@ -25,7 +25,7 @@ class Parser {
         trace_.same_program = false;
         trace_.meta["source"] = "goal";
         trace_.ranks = 0;
-        while (next_line() && errors_.size() < kMostErrors) {
+        while (next_line() && errors_.size() < kMostGoalErrors) {
             read_line();
         }
         if (open_) {
@@ -94,9 +94,9 @@ class Parser {
             return;
         }
         if (words_[0] == "num_ranks" && count == 2) {
-            trace_.ranks = static_cast<std::uint32_t>(number(words_[1], "num_ranks", kMostRanks));
+            trace_.ranks = static_cast<std::uint32_t>(number(words_[1], "num_ranks", kMostGoalRanks));
         } else if (words_[0] == "rank" && count >= 2 && !open_) {
-            rank_ = static_cast<std::uint32_t>(number(words_[1], "rank", kMostRanks));
+            rank_ = static_cast<std::uint32_t>(number(words_[1], "rank", kMostGoalRanks));
             if (rank_ >= trace_.ranks) {
                 fail(fmt::format("rank {} of {} ranks", rank_, trace_.ranks));
             }
@@ -154,7 +154,7 @@ class Parser {
                 size.remove_suffix(1);
             }
             op.bytes = number(size, "the size (bytes)", 1e18);
-            op.peer = static_cast<std::uint32_t>(number(word(3), "the peer", kMostRanks));
+            op.peer = static_cast<std::uint32_t>(number(word(3), "the peer", kMostGoalRanks));
             if (op.peer >= trace_.ranks) {
                 fail(fmt::format("peer {} of {} ranks", op.peer, trace_.ranks));
             }

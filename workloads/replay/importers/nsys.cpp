@@ -92,9 +92,9 @@ struct EventRecord {
     std::uint64_t correlation;
 };
 
-class Reader {
+class NsysReader {
   public:
-    explicit Reader(const std::string& path) : path_(path), data_(path) {}
+    explicit NsysReader(const std::string& path) : path_(path), data_(path) {}
 
     ReplayTrace run() {
         if (!data_.has("StringIds")) {
@@ -309,7 +309,7 @@ class Reader {
 };
 
 Imported import_nsys(const ImportInput& input) {
-    Reader reader(input.path());
+    NsysReader reader(input.path());
     const ReplayTrace trace = reader.run();
     return imported_program(trace, reader.notes());
 }

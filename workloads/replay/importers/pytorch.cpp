@@ -2,9 +2,9 @@
 
 #include "sim/base/error.hpp"
 #include "sim/config/units.hpp"
+#include "workloads/imports/json_text.hpp"
 #include "workloads/replay/activities.hpp"
 #include "workloads/replay/importers/program.hpp"
-#include "workloads/imports/json_text.hpp"
 #include "workloads/replay/work.hpp"
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::size_t kMostEvents = 20'000'000;
-constexpr int kDeepest = 64;
+constexpr int kDeepestValue = 64;
 
 double bytes_of_type(const std::string& type) {
     const std::pair<const char*, double> sizes[] = {{"BFloat16", 2}, {"Half", 2}, {"Float", 4}, {"Double", 8},
@@ -115,9 +115,9 @@ struct Event {
     }
 };
 
-class Reader final : public nlohmann::json_sax<Json> {
+class PytorchReader final : public nlohmann::json_sax<Json> {
   public:
-    explicit Reader(const ImportInput& input) : input_(input), file_(input.path()) {}
+    explicit PytorchReader(const ImportInput& input) : input_(input), file_(input.path()) {}
 
     std::vector<HostCall> calls;
     std::vector<RecordedActivity> activities;
@@ -247,8 +247,8 @@ class Reader final : public nlohmann::json_sax<Json> {
     }
 
     bool open(bool array) {
-        if (++depth_ > kDeepest) {
-            throw ConfigError({Diagnostic{file_, 0, 0, fmt::format("is nested deeper than {} levels", kDeepest),
+        if (++depth_ > kDeepestValue) {
+            throw ConfigError({Diagnostic{file_, 0, 0, fmt::format("is nested deeper than {} levels", kDeepestValue),
                                           ErrorCode::malformed_trace}});
         }
         if (in_events_ && depth_ == events_depth_ + 2 && key_ == "args" && !array) {
@@ -429,7 +429,7 @@ class Reader final : public nlohmann::json_sax<Json> {
 
 Imported import_pytorch(const ImportInput& input) {
     const std::string& name = input.path();
-    Reader reader(input);
+    PytorchReader reader(input);
     Json::sax_parse(*input.stream(), &reader);
     if (!reader.found_events) {
         throw ConfigError(

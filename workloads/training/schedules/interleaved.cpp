@@ -20,7 +20,7 @@ Pass interleaved_pass(const PipelineShape& shape, bool backward, std::uint32_t i
                 group * shape.stages + within % shape.stages};
 }
 
-std::uint32_t warmup(const PipelineShape& shape, std::uint32_t stage) {
+std::uint32_t interleaved_warmup(const PipelineShape& shape, std::uint32_t stage) {
     const std::uint32_t behind = shape.stages - stage - 1;
     return std::min(shape.chunks == 1 ? behind : behind * 2 + (shape.chunks - 1) * shape.stages,
                     shape.micro_batches * shape.chunks);
@@ -48,13 +48,13 @@ extern const PipelineSchedule kInterleavedSchedule = {
     [](const PipelineShape& shape) {
         return of_stages(shape, [&](std::uint32_t stage) {
             return forward_then_in_turn(
-                warmup(shape, stage), shape.micro_batches * shape.chunks,
+                interleaved_warmup(shape, stage), shape.micro_batches * shape.chunks,
                 [&](bool backward, std::uint32_t i) { return interleaved_pass(shape, backward, i); });
         });
     },
     [](const PipelineShape& shape) {
         return of_stages(shape, [&](std::uint32_t stage) {
-            return std::min(warmup(shape, stage) + 1, shape.micro_batches * shape.chunks);
+            return std::min(interleaved_warmup(shape, stage) + 1, shape.micro_batches * shape.chunks);
         });
     },
     [](const PipelineShape& shape) { return static_cast<double>(shape.stages - 1) / shape.chunks; }};

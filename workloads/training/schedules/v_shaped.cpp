@@ -11,7 +11,7 @@ namespace orrery::inline training {
 
 namespace {
 
-constexpr std::uint32_t kNotYet = std::numeric_limits<std::uint32_t>::max();
+constexpr std::uint32_t kUnset = std::numeric_limits<std::uint32_t>::max();
 
 /// What one of the three says: how long a micro-batch takes from stage to stage (forward through chunk 0 and 1, backward through
 /// chunk 1 and 0), in passes, the passes that a stage may hold, and what the stage which waits longest waits in the end, in passes.
@@ -33,7 +33,7 @@ class VPipeline {
         make_block();
         for (Stage& stage : stages_) {
             for (auto* ends : {&stage.forward_end, &stage.input_end}) {
-                ends->fill(std::vector<std::uint32_t>(shape.micro_batches, kNotYet));
+                ends->fill(std::vector<std::uint32_t>(shape.micro_batches, kUnset));
             }
             stage.passes.reserve(6UL * shape.micro_batches);
         }
