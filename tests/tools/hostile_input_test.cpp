@@ -135,7 +135,8 @@ TEST_CASE("a value that nothing of its scenario reads is refused at its line, an
         {"faults: {processes: [{component: replica, kind: fail-stop, mtbf: 1 ms}]}\n", "is at least 1 s"},
         {"engine: {replicas: 2, autoscale: {target: 5, least: 9}}\n", "runs at least 9 replicas, and there are 2"}};
     for (const auto& [rest, expected] : cases) {
-        CHECK_MESSAGE(said(dense + rest).find(expected) != std::string::npos, rest << said(dense + rest));
+        const std::string text = dense + rest;
+        CHECK_MESSAGE(said(text).find(expected) != std::string::npos, text << said(text));
     }
     CHECK(said("model: {preset: llama-3-8b, full_every: 2}\n").find("no effect without a window") != std::string::npos);
     CHECK(said("model: {preset: deepseek-v3, window: 128}\n").find("'model.window' has no effect without") !=

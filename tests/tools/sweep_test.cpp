@@ -246,7 +246,8 @@ TEST_CASE("a mistyped sweep leaves nothing that blocks the corrected one") {
         {"axes: {plan.zero: [0, 1]}\nkeep: [iteration_time]\n", "no metric 'iteration_time'"},
         {"axes: {plan.zero: [0, 1], plan.tensor: [4, 2]}\nkeep: [iteration_time]\n", "no metric 'iteration_time'"},
     };
-    for (const auto& [text, expected] : mistyped) {
+    for (const auto& [axes, expected] : mistyped) {
+        const std::string text = axes;
         const Outcome out = sweep(text);
         CHECK_MESSAGE(out.code == 2, text << out.text);
         CHECK_MESSAGE(out.text.find(expected) != std::string::npos, text << out.text);

@@ -324,7 +324,8 @@ TEST_CASE("arguments and configurations that say too little or nothing are refus
         } catch (const ConfigError& error) {
             said = error.what();
         }
-        CHECK_MESSAGE(said.find(expected) != std::string::npos, format << ": " << text << "\n" << said);
+        const std::string given = fmt::format("{}: {}", format, text);
+        CHECK_MESSAGE(said.find(expected) != std::string::npos, given << "\n" << said);
     }
 }
 

@@ -127,10 +127,10 @@ double GivenStep::of_table(double sequences, double context) const {
                         sequences, context, sequences_.back(), contexts_.back()));
     }
     const auto [row, down] = between(sequences_, sequences);
-    const auto of_row = [&, place = between(contexts_, context)](std::size_t i) {
-        const auto [column, along] = place;
-        const double* at = &seconds_[i * contexts_.size() + column];
-        return along > 0 ? at[0] + along * (at[1] - at[0]) : at[0];
+    const auto place = between(contexts_, context);
+    const auto of_row = [&](std::size_t i) {
+        const double* at = &seconds_[i * contexts_.size() + place.first];
+        return place.second > 0 ? at[0] + place.second * (at[1] - at[0]) : at[0];
     };
     return down > 0 ? of_row(row) + down * (of_row(row + 1) - of_row(row)) : of_row(row);
 }
