@@ -107,14 +107,14 @@ void add(Times& sum, const Times& more, double factor) {
     }
 }
 
-constexpr std::size_t kSteps = 200;  // of a distribution
+constexpr std::size_t kDistributionSteps = 200;  // of a distribution
 
 LatencyCurve curve_of(const char* name, std::vector<float> values, double limit) {
     LatencyCurve out{name, limit, 1, {}, {}};
     std::sort(values.begin(), values.end());
     const std::size_t count = values.size();
     // Every value of a short run, an even choice of a long one; the last is the largest.
-    const std::size_t steps = std::min(count, kSteps);
+    const std::size_t steps = std::min(count, kDistributionSteps);
     for (std::size_t step = 1; step <= steps; ++step) {
         const std::size_t rank = (step * count + steps - 1) / steps;
         out.points.emplace_back(values[rank - 1], static_cast<double>(rank) / static_cast<double>(count));
