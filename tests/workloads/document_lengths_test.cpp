@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 
 using namespace orrery;
@@ -20,14 +19,14 @@ constexpr std::int64_t kSequence = 4096;
 Scenario scenario_of(const std::string& documents,
                      const std::string& plan = "data: 8, micro_batch: 1, global_batch: 16",
                      const std::string& rest = "") {
-    Scenario s = test::scenario(fmt::format(R"(orrery: 1
+    Scenario s =
+        test::scenario(fmt::format(R"(orrery: 1
 kind: training
 cluster: {{nodes: 1, node: dgx-h100}}
 model: {{layers: 4, hidden: 1024, heads: 8, vocabulary: 1024, sequence: {}, tied_embeddings: false}}
 plan: {{{}{}}}
 {})",
-                                            kSequence, plan,
-                                            documents.empty() ? "" : ", documents: {" + documents + "}", rest));
+                                   kSequence, plan, documents.empty() ? "" : ", documents: {" + documents + "}", rest));
     s.software.launch.value = 1e-5;  // few kernels wait for their host
     return s;
 }
@@ -193,7 +192,8 @@ TEST_CASE("dynamic groups cut a long document over the ranks it needs and send n
 }
 
 TEST_CASE("a trace gives lengths in order, and all of its lines that are wrong are named at once") {
-    const std::string path = (std::filesystem::temp_directory_path() / "orrery-documents.txt").string();
+    const test::File file("documents.txt", "");
+    const std::string& path = file.path();
     std::ofstream(path) << "# lengths\n1024\n2048 # two\n\n512\n";
     CHECK(read_document_trace(path, 4096) == std::vector<std::int64_t>{1024, 2048, 512});
     const Scenario s = scenario_of("trace: " + path + ", fill: unpadded");
@@ -206,7 +206,6 @@ TEST_CASE("a trace gives lengths in order, and all of its lines that are wrong a
         CHECK(error.diagnostics().size() == 3);
         CHECK(error.diagnostics()[1].line == 3);
     }
-    std::filesystem::remove(path);
 }
 
 TEST_CASE("plans with documents that cannot be are refused, all that is wrong at once") {

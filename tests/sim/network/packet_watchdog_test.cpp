@@ -1,11 +1,11 @@
 // The watchdog of priority flow control: storms of a NIC, when they are found, what is lost, what goes on.
 
 #include "tests/support/packets.hpp"
+#include "tests/support/support.hpp"
 #include "workloads/trace/flow_trace.hpp"
 
 #include <doctest/doctest.h>
 
-#include <filesystem>
 #include <fstream>
 
 using namespace orrery;
@@ -122,7 +122,8 @@ TEST_CASE("packet watchdog: what contradicts it is refused") {
 }
 
 TEST_CASE("packet watchdog: a file of link events lets NICs alone pause") {
-    const std::string path = (std::filesystem::temp_directory_path() / "orrery-watchdog-events.csv").string();
+    const test::File file("watchdog-events.csv", "");
+    const std::string& path = file.path();
     const Fabric fabric(test::hosts(8, 4, 1, 50e9, 500e-9));
     const auto read = [&](const std::string& lines) {
         std::ofstream(path) << "time_s,link,event,factor\n" << lines;
@@ -136,5 +137,4 @@ TEST_CASE("packet watchdog: a file of link events lets NICs alone pause") {
                          ConfigError);
     CHECK_THROWS_WITH_AS(read("0,nic 3,paus,\n"), doctest::Contains("down, up, rate, errors, pause, resume"),
                          ConfigError);
-    std::filesystem::remove(path);
 }
