@@ -308,7 +308,7 @@ class Search {
                 found.notes.push_back(text);
             }
         } else if (!overridden_ || has_override(node)) {
-            found.errors.push_back(node.mark.error(text));
+            found.errors.push_back(node.mark.error(text, ErrorCode::no_effect));
         }
     }
 
