@@ -1,6 +1,7 @@
 #pragma once
 // Predictions against measured runs.
 
+#include "tools/driver/model_cache.hpp"
 #include "tools/driver/scenario.hpp"
 #include "tools/terminal/terminal.hpp"
 #include "validation/scatter.hpp"

@@ -2,6 +2,7 @@
 #include "sim/base/input_file.hpp"
 #include "sim/config/units.hpp"
 #include "tools/calibration/collections.hpp"
+#include "tools/driver/model_cache.hpp"
 #include "validation/statistics.hpp"
 #include "validation/validate.hpp"
 

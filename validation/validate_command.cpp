@@ -1,5 +1,6 @@
 // orrery validate: the suites, their report and their limits.
 
+#include "tools/driver/model_cache.hpp"
 #include "tools/program/commands.hpp"
 #include "tools/program/outputs.hpp"
 #include "tools/terminal/terminal.hpp"

@@ -2,6 +2,7 @@
 
 #include "sim/config/units.hpp"
 #include "sim/record/facts_table.hpp"
+#include "tools/driver/model_cache.hpp"
 #include "validation/statistics.hpp"
 #include "validation/validate.hpp"
 #include "workloads/training/experts.hpp"

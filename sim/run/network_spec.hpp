@@ -38,6 +38,7 @@ struct NetworkUse {
     bool collectives = false;  ///< those of its library meet packets
     bool sends = false;        ///< sends between two GPUs do
     bool flows = false;        ///< its messages have numbers
+    bool simgrid = false;      ///< it is messages alone, which SimGrid can simulate
 };
 void describe(Fields& fields, NetworkSpec& network, const NetworkUse& use);
 

@@ -3,6 +3,7 @@
 // The first load has the size and mean lengths of the Azure conversation trace of 2023 (19,366 requests); the trace itself
 // is run by `orrery run` with --set requests.trace=FILE.
 
+#include "tools/driver/run.hpp"
 #include "tools/driver/scenario.hpp"
 
 #include <fmt/format.h>

@@ -3,6 +3,7 @@
 //
 // orrery_bench_steady [CASES [NAME]]: searches per scenario, each from a seed of its own, 100 by default; scenarios whose names hold NAME.
 
+#include "tools/driver/run.hpp"
 #include "tools/plan/capacity.hpp"
 
 #include <fmt/format.h>

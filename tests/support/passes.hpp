@@ -2,7 +2,9 @@
 // Prices of the passes of a training scenario, as a run of it has them.
 
 #include "tests/support/scenarios.hpp"
+#include "tools/driver/kinds/training_input.hpp"
 #include "workloads/training/pass_cost.hpp"
+#include "workloads/training/simulate.hpp"
 
 namespace orrery::test {
 

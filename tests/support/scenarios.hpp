@@ -3,7 +3,8 @@
 // need no scenario do without.
 
 #include "tests/support/support.hpp"
-#include "tools/driver/scenario.hpp"
+#include "tools/driver/model_cache.hpp"
+#include "tools/driver/kind.hpp"
 
 #include <string>
 

@@ -2,6 +2,7 @@
 
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
+#include "tools/driver/kinds/training.hpp"
 #include "tools/explain/explain.hpp"
 #include "tools/plan/search.hpp"
 #include "tools/report/report.hpp"
@@ -49,11 +50,11 @@ TEST_CASE("explain says what a given fault would have cost with faster recovery,
 
 TEST_CASE("what-ifs of drawn faults have an interval over pairs of runs with equal seeds") {
     Scenario scenario = scenario_file("gpu-fail-stop");
-    scenario.faults.events.clear();
+    scenario.as<TrainingKind>().faults.events.clear();
     ProcessSpec process;
     process.component = Component::host;
     process.mtbf_s = 16 * 7200;
-    scenario.faults.processes = {process};
+    scenario.as<TrainingKind>().faults.processes = {process};
     const Explanation why = explain(scenario, test::models());
     REQUIRE(why.campaign);
     CHECK(why.campaign->runs == 16);
@@ -79,7 +80,7 @@ TEST_CASE("the report draws the campaign by cause, and what would change its goo
 TEST_CASE("plan finds the interval and standbys that a job under faults needs, and none where nothing fails") {
     Scenario scenario = scenario_file(
         "gpu-fail-stop", {"cluster.nodes=4", "plan.data=4", "faults.duration=10 d", "faults.events.0.where=gpu1"});
-    scenario.faults.events.clear();
+    scenario.as<TrainingKind>().faults.events.clear();
     PlanOptions options;
     options.simulate = 1;
     const PlanSearch calm = search_plans(scenario, test::data(), options);
@@ -90,8 +91,8 @@ TEST_CASE("plan finds the interval and standbys that a job under faults needs, a
     ProcessSpec process;
     process.component = Component::host;
     process.mtbf_s = 4 * 36000;
-    scenario.faults.processes = {process};
-    scenario.faults.recovery.automatic.mean_s = 86400;
+    scenario.as<TrainingKind>().faults.processes = {process};
+    scenario.as<TrainingKind>().faults.recovery.automatic.mean_s = 86400;
     const PlanSearch hard = search_plans(scenario, test::data(), options);
     CHECK(hard.recovery.front().standbys > 0);
     // Young: sqrt(2 x 60 s x 36000 s) = 2078 s.

@@ -3,6 +3,7 @@
 #include "tests/support/command.hpp"
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
+#include "tools/driver/kinds/serving.hpp"
 #include "tools/plan/serving_search.hpp"
 
 #include <doctest/doctest.h>
@@ -145,7 +146,7 @@ TEST_CASE("serving plans: the best of the list is the best of all, and its assig
         const auto found = std::find_if(search.ranked.begin(), search.ranked.end(),
                                         [&](const RankedServing& plan) { return plan.engine.split == want_split; });
         const Scenario again = load_scenario(file, assignments_of(found->engine), data());
-        CHECK(describe_serving(again.engine) == describe_serving(found->engine));
+        CHECK(describe_serving(again.as<ServingKind>().engine) == describe_serving(found->engine));
         CHECK(find_capacity(again, models(), options.capacity).rate == doctest::Approx(found->rate).epsilon(0.06));
     }
 }

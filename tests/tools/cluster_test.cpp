@@ -3,6 +3,8 @@
 #include "tests/support/command.hpp"
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
+#include "tools/driver/kinds/cluster.hpp"
+#include "tools/driver/kinds/training.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -106,9 +108,9 @@ TEST_CASE("a training job and a serving pool on one fabric slow each other, flui
         Scenario scenario = load_scenario(file, changes, test::data());
         const RunOutput both = run(scenario, test::models(), {});
         Scenario training = scenario;
-        training.jobs.resize(1);
+        training.as<ClusterKind>().jobs.resize(1);
         Scenario serving = scenario;
-        serving.jobs.erase(serving.jobs.begin());
+        serving.as<ClusterKind>().jobs.erase(serving.as<ClusterKind>().jobs.begin());
         const double training_alone = value(run(training, test::models(), {}).summary, "train.iteration_time_s");
         const double transfer_alone = value(run(serving, test::models(), {}).summary, "serve.kv_transfer_s.mean");
         CHECK(value(both.summary, "train.iteration_time_s") > training_alone);

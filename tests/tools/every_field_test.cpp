@@ -347,7 +347,7 @@ TEST_CASE("every field of every kind changes the result at every fidelity, is re
     for (const std::string& file : files) {
         if (file.ends_with(".yaml") && !file.ends_with("without-effect.yaml")) {
             const Scenario scenario = load_scenario(file, {}, test::data());
-            trees[scenario_kind_names()[static_cast<std::size_t>(scenario.kind)]].push_back(
+            trees[scenario.kind().name].push_back(
                 Json::parse(complete_json(scenario)));
         }
     }
@@ -355,7 +355,7 @@ TEST_CASE("every field of every kind changes the result at every fidelity, is re
     for (std::size_t kind = 0; kind < scenario_kind_names().size(); ++kind) {
         for (const char* fidelity : {"packet", "fluid", "analytic"}) {
             Walk walk{scenario_kind_names()[kind], fidelity, {}, {}, {}, {}};
-            collect(Json::parse(scenario_schema(static_cast<ScenarioKind>(kind), test::data())), {}, walk.fields);
+            collect(Json::parse(scenario_schema(*scenario_kinds()[kind], test::data())), {}, walk.fields);
             walks.push_back(std::move(walk));
         }
     }

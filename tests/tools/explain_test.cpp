@@ -4,6 +4,9 @@
 #include "tests/support/command.hpp"
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
+#include "tools/driver/kinds/messages.hpp"
+#include "tools/driver/kinds/serving.hpp"
+#include "tools/driver/kinds/training.hpp"
 #include "tools/explain/diff.hpp"
 #include "tools/explain/explain.hpp"
 #include "tools/explain/sensitivity.hpp"
@@ -73,8 +76,8 @@ TEST_CASE("explain: kernels by name add up to what the passes of a rank are book
     CHECK(kernels == doctest::Approx(booked).epsilon(1e-6));
     CHECK(tensor == doctest::Approx(exchanged).epsilon(1e-6));
     // Each layer of a stage attends once in each pass of each micro-batch, and once more as it is computed again.
-    const double passes = static_cast<double>(scenario.plan.micro_batches());
-    const double layers = static_cast<double>(scenario.model.layers) / static_cast<double>(scenario.plan.pipeline);
+    const double passes = static_cast<double>(scenario.as<TrainingKind>().plan.micro_batches());
+    const double layers = static_cast<double>(scenario.as<TrainingKind>().model.layers) / static_cast<double>(scenario.as<TrainingKind>().plan.pipeline);
     CHECK(launched == doctest::Approx(3 * passes * layers));
 }
 
@@ -195,8 +198,8 @@ TEST_CASE("explain: of a collective's messages, the chain to the last one adds u
                       [](const BlameRow& row) { return row.operation == "in-network reduction"; }));
     // A slow rank, whose messages are not kept, sets the pace by its own link.
     Scenario slow = scenario(text);
-    slow.collective.slow_rank = 3;
-    slow.collective.slow_factor = 0.25;
+    slow.as<CollectiveKind>().collective.slow_rank = 3;
+    slow.as<CollectiveKind>().collective.slow_factor = 0.25;
     const Explanation paced = explain(slow, models());
     CHECK(paced.critical_path[0].resource == "the slow rank");
     CHECK(path_of(paced) == doctest::Approx(paced.seconds).epsilon(1e-6));
@@ -223,7 +226,7 @@ TEST_CASE("explain: the slowest flow, its links and its share of them") {
     const auto packets = [&](int senders) {
         Scenario s = scenario(text);
         s.network.fidelity = Fidelity::packet;
-        s.traffic.senders = senders;
+        s.as<NetworkKind>().traffic.senders = senders;
         return *explain(s, models()).last;
     };
     CHECK(packets(1).contention_s == 0);
@@ -360,11 +363,11 @@ TEST_CASE("explain: the parts of requests add up to what was measured of them, a
             CHECK_MESSAGE(whole == doctest::Approx(1).epsilon(1e-6), name << " " << mix.kind);
         }
         // Without pipelines, swaps and drafts every second of an iteration belongs to a kernel, the network or the host.
-        if (s.engine.mixed.pipeline == 1) {
+        if (s.as<ServingKind>().engine.mixed.pipeline == 1) {
             CHECK(share(e, "pipeline stages, swaps, drafts", &RequestPart::e2e) < 1e-6);
         }
-        CHECK((share(e, "experts", &RequestPart::e2e) > 0) == (s.model.experts.count > 0));
-        CHECK((share(e, "KV transfer to a decode replica", &RequestPart::tpot) > 0) == s.engine.split);
+        CHECK((share(e, "experts", &RequestPart::e2e) > 0) == (s.as<ServingKind>().model.experts.count > 0));
+        CHECK((share(e, "KV transfer to a decode replica", &RequestPart::tpot) > 0) == s.as<ServingKind>().engine.split);
         CHECK(share(e, "KV transfer to a decode replica", &RequestPart::ttft) == 0);
     }
     // All requests at once: the first token waits in the queue, and less load is no what-if of it.

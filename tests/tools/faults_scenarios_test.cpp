@@ -2,7 +2,8 @@
 
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
-#include "tools/driver/training_faults.hpp"
+#include "tools/driver/kinds/training.hpp"
+#include "tools/driver/kinds/training_faults.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -226,7 +227,7 @@ TEST_CASE(
     // 154 machines were lost and 163 gained, as the source's statistics have it; 9 of the 64 are away at the start.
     const Scenario scenario =
         load_scenario(ORRERY_SOURCE_DIR "/scenarios/faults/spot-preemptions.yaml", {}, test::data());
-    CHECK(read_fault_trace(scenario.file(scenario.faults.trace), job_shape(scenario)).size() == 9 + 154);
+    CHECK(read_fault_trace(scenario.file(scenario.as<TrainingKind>().faults.trace), job_shape(scenario)).size() == 9 + 154);
 }
 
 TEST_CASE("bad places and values of faults come at once, each where it stands and with the nearest name") {
@@ -311,9 +312,9 @@ TEST_CASE("months of 16,384 GPUs with failing switches share the prices of their
     process.kind = FaultKind::switch_loss;
     process.mtbf_s = 100000 * 3600.0;
     process.lasts_s = 4 * 3600.0;
-    scenario.faults.processes.push_back(process);
+    scenario.as<TrainingKind>().faults.processes.push_back(process);
     RunOptions options;
-    options.campaigns = {{"again", scenario.faults, 1}};
+    options.campaigns = {{"again", scenario.as<TrainingKind>().faults, 1}};
     const RunOutput out = run(scenario, test::models(), options);
     check_sum(out);
     CHECK(value(out, "goodput_fraction") > 0.85);

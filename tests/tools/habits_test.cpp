@@ -3,6 +3,7 @@
 #include "tests/support/command.hpp"
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
+#include "tools/driver/kinds/cluster.hpp"
 #include "tools/reference/reference.hpp"
 #include "tools/reference/schema.hpp"
 #include "tools/sweep/sweep_spec.hpp"
@@ -171,7 +172,7 @@ TEST_CASE("output goes to files and not to terminals: quiet is quiet, and colour
 }
 
 TEST_CASE("the schema of a cluster lets a job of each kind say what that kind may, and no job hold jobs") {
-    const auto schema = nlohmann::json::parse(scenario_schema(ScenarioKind::cluster, data()));
+    const auto schema = nlohmann::json::parse(scenario_schema(ClusterKind::kRow, data()));
     std::map<std::string, nlohmann::json> jobs;
     for (const auto& job : schema["properties"]["jobs"]["items"]["properties"]["scenario"]["anyOf"]) {
         jobs[job["properties"]["kind"]["enum"][0]] = job["properties"];
@@ -212,7 +213,7 @@ TEST_CASE("the schema of all kinds stands for the schema of each") {
     REQUIRE(all["allOf"].size() == kinds.size());
     for (std::size_t i = 0; i < kinds.size(); ++i) {
         CHECK(all["allOf"][i]["if"]["properties"]["kind"]["const"] == kinds[i]);
-        auto one = nlohmann::ordered_json::parse(scenario_schema(static_cast<ScenarioKind>(i), data()));
+        auto one = nlohmann::ordered_json::parse(scenario_schema(*scenario_kinds()[i], data()));
         one.erase("$schema");
         CHECK_MESSAGE(expanded(all["allOf"][i]["then"], all["$defs"]) == one, kinds[i]);
     }

@@ -1,6 +1,8 @@
 // Scenarios that name a checkpoint in place of a preset.
 
 #include "tests/support/scenarios.hpp"
+#include "tools/driver/kinds/serving.hpp"
+#include "tools/driver/kinds/training.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -28,21 +30,21 @@ bool notes(const Scenario& scenario, const std::string& text) {
 
 TEST_CASE("a served checkpoint brings its preset and its precision, unless the engine has another") {
     const Scenario dense = test::scenario(served("Qwen/Qwen3-32B-FP8", ""));
-    CHECK(dense.model.name == "qwen3-32b");
-    CHECK(dense.engine.weights == Precision::fp8);
-    CHECK(!dense.engine.experts.has_value());
-    CHECK(test::scenario(served("Qwen/Qwen3-32B-FP8", ", weights: bf16")).engine.weights == Precision::bf16);
-    CHECK(test::scenario(served("Qwen/Qwen3-32B", "")).engine.weights == Precision::bf16);
-    CHECK(test::scenario(served("{preset: Qwen/Qwen3-14B-AWQ, sequence: 1024}", "")).engine.weights == Precision::int4);
+    CHECK(dense.as<ServingKind>().model.name == "qwen3-32b");
+    CHECK(dense.as<ServingKind>().engine.weights == Precision::fp8);
+    CHECK(!dense.as<ServingKind>().engine.experts.has_value());
+    CHECK(test::scenario(served("Qwen/Qwen3-32B-FP8", ", weights: bf16")).as<ServingKind>().engine.weights == Precision::bf16);
+    CHECK(test::scenario(served("Qwen/Qwen3-32B", "")).as<ServingKind>().engine.weights == Precision::bf16);
+    CHECK(test::scenario(served("{preset: Qwen/Qwen3-14B-AWQ, sequence: 1024}", "")).as<ServingKind>().engine.weights == Precision::int4);
     const Scenario experts = test::scenario(served("openai/gpt-oss-120b", ""));
-    CHECK(experts.engine.weights == Precision::bf16);
-    CHECK(experts.engine.experts == Precision::fp4);
+    CHECK(experts.as<ServingKind>().engine.weights == Precision::bf16);
+    CHECK(experts.as<ServingKind>().engine.experts == Precision::fp4);
     const Scenario blocks = test::scenario(served("deepseek-ai/DeepSeek-R1-0528", ""));
-    CHECK(blocks.engine.weights == Precision::fp8);
-    CHECK(blocks.engine.scaling == Scaling::block);
+    CHECK(blocks.as<ServingKind>().engine.weights == Precision::fp8);
+    CHECK(blocks.as<ServingKind>().engine.scaling == Scaling::block);
     // The name of a preset says nothing of precision.
-    CHECK(test::scenario(served("gpt-oss-120b", ", weights: fp8")).engine.weights == Precision::fp8);
-    CHECK(!test::scenario(served("gpt-oss-120b", "")).engine.experts.has_value());
+    CHECK(test::scenario(served("gpt-oss-120b", ", weights: fp8")).as<ServingKind>().engine.weights == Precision::fp8);
+    CHECK(!test::scenario(served("gpt-oss-120b", "")).as<ServingKind>().engine.experts.has_value());
 }
 
 TEST_CASE("what a preset leaves out of a model is a note of its runs") {
@@ -59,7 +61,7 @@ TEST_CASE("training takes checkpoints in 16 bits by their names and refuses othe
             "plan: {{tensor: 8, micro_batch: 1, global_batch: 1}}\n",
             model);
     };
-    CHECK(test::scenario(training("meta-llama/Llama-3.1-8B-Instruct")).model.name == "llama-3.1-8b");
+    CHECK(test::scenario(training("meta-llama/Llama-3.1-8B-Instruct")).as<TrainingKind>().model.name == "llama-3.1-8b");
     const std::string said = test::refusal(training("Qwen/Qwen3-32B-FP8"));
     CHECK_MESSAGE(said.find("'Qwen/Qwen3-32B-FP8' is a checkpoint in fp8, and training starts from weights in 16 bits: "
                             "name the preset 'qwen3-32b'") != std::string::npos,

@@ -3,6 +3,8 @@
 #include "tests/support/command.hpp"
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
+#include "tools/driver/kinds/training.hpp"
+#include "tools/driver/kinds/training_input.hpp"
 #include "tools/plan/estimate.hpp"
 #include "tools/plan/plan_space.hpp"
 #include "tools/plan/search.hpp"
@@ -134,7 +136,7 @@ TEST_CASE("plan: every plan is another one, and leaves the headroom that was ask
     CHECK(std::all_of(half.ranked.begin(), half.ranked.end(), [](const auto& plan) { return plan.memory_gib <= 40; }));
     CHECK(half.do_not_divide == usual.do_not_divide);
     Scenario unfused = base;
-    unfused.plan.attention = AttentionKernel::unfused;
+    unfused.as<TrainingKind>().plan.attention = AttentionKernel::unfused;
     options.headroom = 0;
     const PlanSearch more = search_plans(unfused, data(), options);
     CHECK(std::any_of(more.ranked.begin(), more.ranked.end(),
@@ -371,18 +373,19 @@ software: megatron-core-2024
                                       "vocabulary_parallel: two-barriers, global_batch");
     for (const std::string& text : {experts, vocabulary}) {
         Scenario base = scenario(text);
+        auto& training = base.as<TrainingKind>();
         PlanSpace space(base);
         space.list(2);
         const Fabric fabric(shape_of(base.cluster, base.cluster_mark));
         Estimator together;
         std::set<std::size_t> families;
         for (std::size_t i = 0; i < space.size(); i += 7) {
-            base.plan = space.plan(i);
-            if (base.plan.vocabulary != VocabularyParallel::none && base.plan.sequence_parallel) {
+            training.plan = space.plan(i);
+            if (training.plan.vocabulary != VocabularyParallel::none && training.plan.sequence_parallel) {
                 continue;  // is refused
             }
             const TrainingInput input = training_input(base, models(), fabric, Placement(fabric));
-            const PlanSpec& plan = base.plan;
+            const PlanSpec& plan = training.plan;
             const double bubble = plan.pipeline > 1 ? plan.schedule->bubble(plan.shape()) : 0;
             REQUIRE(together.iteration(input, bubble, space.family(i)) == Estimator().iteration(input, bubble));
             families.insert(space.family(i));
@@ -411,7 +414,7 @@ TEST_CASE("plan: who computes which documents is searched, and signatures are an
     CHECK(run(read_scenario(tree, "test", data()), models(), {}).summary.find("iteration_time_s")->value ==
           search.ranked[0].iteration_s);
     Scenario signatures = scenario(kPlanned);
-    signatures.plan.signatures.given = true;
+    signatures.as<TrainingKind>().plan.signatures.given = true;
     CHECK_THROWS_WITH_AS((void)search_plans(signatures, data(), options), doctest::Contains("leave 'signatures' out"),
                          ConfigError);
 }
@@ -452,7 +455,7 @@ TEST_CASE("plan: the limits of a searched order go with it") {
     apply_override(tree, "plan.schedule={kind: search, held: 6, activations: 30 GiB}");
     const Scenario base = read_scenario(tree, "test", data());
     RankedPlan ranked;
-    ranked.plan = base.plan;
+    ranked.plan = base.as<TrainingKind>().plan;
     ranked.plan.pipeline = 2;
     ranked.plan.data = 1;
     YamlNode again = parse_yaml(kPlanned, "test.yaml");
@@ -461,8 +464,8 @@ TEST_CASE("plan: the limits of a searched order go with it") {
             apply_override(again, assignment);
         }
     }
-    const PlanSpec read_back = read_scenario(again, "test", data()).plan;
+    const PlanSpec read_back = read_scenario(again, "test", data()).as<TrainingKind>().plan;
     CHECK(read_back.search.held == 6);
-    CHECK(read_back.search.activations == base.plan.search.activations);
+    CHECK(read_back.search.activations == base.as<TrainingKind>().plan.search.activations);
     CHECK(describe_plan(ranked.plan).find("search of 6 micro-batches") != std::string::npos);
 }

@@ -74,7 +74,7 @@ TEST_CASE("help tells of a kind and of a key, and leads to what was meant") {
         const Outcome expect = orrery_command("help " + kind + " expect");
         CHECK_MESSAGE(expect.code == 0, expect.text);
         CHECK_MESSAGE(expect.text.find("bounds of metrics") != std::string::npos, expect.text);
-        CHECK_MESSAGE(scenario_schema(static_cast<ScenarioKind>(&kind - scenario_kind_names().data()), data())
+        CHECK_MESSAGE(scenario_schema(*find_kind(kind), data())
                               .find("bounds of metrics") != std::string::npos,
                       kind);
     }

@@ -5,7 +5,7 @@
 #include "tests/support/command.hpp"
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
-#include "tools/driver/pool_place.hpp"
+#include "tools/driver/kinds/pool_place.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

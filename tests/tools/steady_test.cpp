@@ -3,7 +3,8 @@
 #include "tests/support/command.hpp"
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
-#include "tools/driver/serving_intervals.hpp"
+#include "tools/driver/kinds/serving.hpp"
+#include "tools/driver/kinds/serving_intervals.hpp"
 #include "tools/plan/capacity.hpp"
 
 #include <doctest/doctest.h>
@@ -88,7 +89,7 @@ TEST_CASE("steady state: what ends the load, where no count is given") {
     const auto end_of = [](const std::string& requests, const std::string& engine = "{}",
                            const std::string& rest = "") {
         const Scenario s = scenario(small(requests, engine, rest));
-        return load_end(s.engine, s.requests, s.measure);
+        return load_end(s.as<ServingKind>().engine, s.as<ServingKind>().requests, s.as<ServingKind>().measure);
     };
     CHECK(end_of("{rate: 1}") == LoadEnd::steady);
     CHECK(end_of("{arrivals: closed, clients: 2}") == LoadEnd::steady);
@@ -135,10 +136,10 @@ TEST_CASE("steady state: the capacity of a load without a count covers that of r
     CHECK(covered >= 0.9 * cases);
     // In closed form: P(W <= x) = (1 - r) sum over k <= x / s of (l (k s - x))^k / k! exp(l (x - k s)) (Erlang, 1909).
     Scenario idle = s;
-    idle.requests.rate = 1e-2;
+    idle.as<ServingKind>().requests.rate = 1e-2;
     const double service = value(run(idle, models(), {}).summary, "ttft_s.p50");
     const auto in_time = [&](double rate) {
-        const double wait = s.slo.ttft - service;
+        const double wait = s.as<ServingKind>().slo.ttft - service;
         double sum = 0;
         double factorial = 1;
         for (int k = 0; k * service <= wait; ++k) {

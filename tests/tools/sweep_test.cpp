@@ -3,6 +3,7 @@
 #include "tests/support/command.hpp"
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
+#include "tools/driver/kinds/training.hpp"
 #include "tools/sweep/expression.hpp"
 #include "tools/sweep/sweep_spec.hpp"
 #include "tools/sweep/table.hpp"
@@ -165,7 +166,7 @@ where: [plan.tensor <= model.heads / 4, plan.data > 1]
 )");
     CHECK(column_of(sweep, "plan.tensor") == std::vector<std::string>{"1", "2", "4"});
     CHECK(column_of(sweep, "plan.global_batch") == std::vector<std::string>{"32", "16", "8"});
-    CHECK(scenario_of(sweep, *sweep.point(2), data()).plan.data == 2);
+    CHECK(scenario_of(sweep, *sweep.point(2), data()).as<TrainingKind>().plan.data == 2);
 }
 
 TEST_CASE("a malformed sweep exits with 2 and lists every error with its place") {

@@ -65,7 +65,7 @@ TEST_CASE("threads change nothing that a scenario of messages says, or are refus
                 expected = expected.empty() ? outcome(alone) : expected;
                 INFO(threads);
                 CHECK(outcome(scenario) == expected);
-                ++shared[scenario_kind_names()[static_cast<std::size_t>(scenario.kind)]];
+                ++shared[scenario.kind().name];
             } catch (const ConfigError& error) {
                 CHECK_MESSAGE(std::string(error.what()).find("threads") != std::string::npos, error.what());
                 ++refused;

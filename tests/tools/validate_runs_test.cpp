@@ -1,6 +1,7 @@
 #include "tests/support/command.hpp"
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
+#include "tools/driver/kinds/training.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -84,7 +85,7 @@ compute: {{model: {}}}
     const double known = test::scenario(
                              "orrery: 1\nkind: training\ncluster: {nodes: 1, node: dgx-h100}\nmodel: llama-3-8b\n"
                              "plan: {tensor: 8, global_batch: 8}\nsoftware: megatron-core-2024\n")
-                             .software.interval.value;
+                             .as<TrainingKind>().software.interval.value;
     CHECK(width("megatron-core-2024", "calibrated") > known - 1e-9);
     CHECK(width("megatron-core-2024", "calibrated") < known + 0.05);
     CHECK(width("{preset: megatron-core-2024, interval: 0.2}", "calibrated") > 0.2 - 1e-9);

@@ -1,6 +1,7 @@
 #include "workloads/collective/alike.hpp"
 
 #include "tests/support/scenarios.hpp"
+#include "tools/driver/kinds/messages.hpp"
 #include "workloads/collective/algorithms/algorithm.hpp"
 
 #include <doctest/doctest.h>
@@ -26,7 +27,7 @@ struct Both {
 Both run_both(const std::string& cluster, const std::string& op, const std::string& network) {
     const Scenario s = scenario(cluster, op, network);
     const Fabric fabric = fabric_of(s);
-    const Shifts shifts = s.collective.algorithm->shifts(s.collective, fabric.gpus());
+    const Shifts shifts = s.as<CollectiveKind>().collective.algorithm->shifts(s.as<CollectiveKind>().collective, fabric.gpus());
     MessageRunOptions options = message_options(s);
     Both out;
     out.folded = run_shifts(fabric, shifts, fabric.gpus(), options);
@@ -85,7 +86,7 @@ TEST_CASE("an all-to-all over 1,024 GPUs keeps every NIC busy from the first lat
                                 "{fidelity: fluid}");
     const Fabric fabric = fabric_of(s);
     const MessageRunResult result =
-        run_shifts(fabric, s.collective.algorithm->shifts(s.collective, 1024), 1024, message_options(s));
+        run_shifts(fabric, s.as<CollectiveKind>().collective.algorithm->shifts(s.as<CollectiveKind>().collective, 1024), 1024, message_options(s));
     const double sending = 64.0 * 1024 * 1024 / 1024 * 1016 / fabric.capacity(fabric.nic_out(0));
     const auto latency = [&](std::uint32_t to) {
         return fabric.route(GpuId(0), GpuId(to), PathChoice::spray, 0).latency;
@@ -102,8 +103,8 @@ TEST_CASE("at fidelity analytic ranks that send to all at once take turns, store
                                 "{fidelity: analytic}");
     const Fabric fabric = fabric_of(s);
     const MessageRunResult each =
-        run_shifts(fabric, s.collective.algorithm->shifts(s.collective, 64), 64, message_options(s));
-    const MessageRunResult stored = run_messages(fabric, make_schedule(s.collective, 64, 8), message_options(s));
+        run_shifts(fabric, s.as<CollectiveKind>().collective.algorithm->shifts(s.as<CollectiveKind>().collective, 64), 64, message_options(s));
+    const MessageRunResult stored = run_messages(fabric, make_schedule(s.as<CollectiveKind>().collective, 64, 8), message_options(s));
     CHECK(each.seconds == stored.seconds);
     CHECK(each.classes == 0);
     // Whole messages one after another leave gaps, but rank by rank it would be 40 times as long.
@@ -123,7 +124,7 @@ TEST_CASE(
             CAPTURE(name);
             const Scenario s = scenario(cluster, "all-gather", "{fidelity: fluid}");
             const Fabric fabric = fabric_of(s);
-            CollectiveSpec spec = s.collective;
+            CollectiveSpec spec = s.as<CollectiveKind>().collective;
             spec.algorithm = &algorithm(name);
             const Rings rings = spec.algorithm->rings(spec, fabric.gpus(), fabric.gpus_per_domain());
             MessageRunOptions options = message_options(s);

@@ -2,6 +2,7 @@
 
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
+#include "tools/driver/kinds/training.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -117,9 +118,9 @@ TEST_CASE("exchanges that cannot be say so") {
               .find("documents are cut over ranks in rings") != std::string::npos);
     const std::string alone = test::problems_when([] {
         Scenario s = scenario_of("context_exchange: two-way, overlap: {context: false}");
-        s.plan.context = 1;
-        s.plan.data = 8;
-        s.plan.global_batch = 8;
+        s.as<TrainingKind>().plan.context = 1;
+        s.as<TrainingKind>().plan.data = 8;
+        s.as<TrainingKind>().plan.global_batch = 8;
         (void)train(s);
     });
     CHECK(alone.find("context_exchange and context_inner need context above 1") != std::string::npos);

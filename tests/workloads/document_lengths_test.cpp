@@ -1,6 +1,7 @@
 // Documents of unlike lengths: padding, packing, balance and groups as closed forms; and what is refused.
 
 #include "tests/support/scenarios.hpp"
+#include "tools/driver/kinds/training.hpp"
 #include "tools/driver/scenario.hpp"
 #include "workloads/training/documents.hpp"
 
@@ -27,7 +28,7 @@ model: {{layers: 4, hidden: 1024, heads: 8, vocabulary: 1024, sequence: {}, tied
 plan: {{{}{}}}
 {})",
                                    kSequence, plan, documents.empty() ? "" : ", documents: {" + documents + "}", rest));
-    s.software.launch.value = 1e-5;  // few kernels wait for their host
+    s.as<TrainingKind>().software.launch.value = 1e-5;  // few kernels wait for their host
     return s;
 }
 
@@ -38,7 +39,7 @@ TrainingResult train(const Scenario& s) {
 }
 
 DocumentLayout layout_of_scenario(const Scenario& s) {
-    return lay_out_documents(s.model, s.plan, {}, static_cast<std::uint64_t>(s.seed), 8);
+    return lay_out_documents(s.as<TrainingKind>().model, s.as<TrainingKind>().plan, {}, static_cast<std::uint64_t>(s.seed), 8);
 }
 
 std::string refusal_of(const std::string& documents, const std::string& plan) {
@@ -57,7 +58,7 @@ std::vector<double> spent(const Scenario& s, const DocumentLayout& layout, doubl
         for (std::uint32_t m = 0; m < layout.micro_batches; ++m) {
             double one = 0;
             for (const DocumentPiece& piece : layout.at(column, m).pieces) {
-                one += piece.count * document_flops(s.model, s.plan, piece.length) / piece.ranks;
+                one += piece.count * document_flops(s.as<TrainingKind>().model, s.as<TrainingKind>().plan, piece.length) / piece.ranks;
             }
             out[column] += one;
             dearest = std::max(dearest, one);

@@ -3,7 +3,9 @@
 #include "tests/support/passes.hpp"
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
-#include "tools/driver/training_faults.hpp"
+#include "tools/driver/kinds/training.hpp"
+#include "tools/driver/kinds/training_faults.hpp"
+#include "tools/driver/kinds/training_input.hpp"
 #include "tools/explain/explain.hpp"
 #include "tools/plan/estimate.hpp"
 #include "tools/plan/search.hpp"
@@ -78,13 +80,13 @@ Price whole(const PassCost& cost, const ModelSpec& model, PassWork work) {
 
 MemoryUse first_stage(const std::string& plan, const std::string& model = model_with()) {
     const Scenario s = with_plan(plan, model);
-    return memory_by_stage(s.model, s.plan, s.software)[0];
+    return memory_by_stage(s.as<TrainingKind>().model, s.as<TrainingKind>().plan, s.as<TrainingKind>().software)[0];
 }
 
 }  // namespace
 
 TEST_CASE("encoder: published models have their published numbers of parameters") {
-    const auto of = [](const std::string& model) { return with_plan(kPlan, model).model; };
+    const auto of = [](const std::string& model) { return with_plan(kPlan, model).as<TrainingKind>().model; };
     // CLIP ViT-L/14 at 336 pixels has 303.5 million weights without its text side and its projection; LLaVA-1.5-7B has
     // 7,063,427,072 on Hugging Face, of them 20,979,712 of the projector.
     const ModelSpec llava =
@@ -109,9 +111,9 @@ TEST_CASE("encoder: published models have their published numbers of parameters"
 }
 
 TEST_CASE("encoder: weights and model FLOPs are closed forms, trained and frozen") {
-    const ModelSpec m = with_plan(kPlan).model;
-    const ModelSpec frozen = with_plan(kPlan, model_with(", trained: false")).model;
-    const ModelSpec text = with_plan(kPlan, text_model()).model;
+    const ModelSpec m = with_plan(kPlan).as<TrainingKind>().model;
+    const ModelSpec frozen = with_plan(kPlan, model_with(", trained: false")).as<TrainingKind>().model;
+    const ModelSpec text = with_plan(kPlan, text_model()).as<TrainingKind>().model;
     const double e = 1024;
     const double layers = 6 * 12 * e * e;
     const double first = e * 2048;
@@ -128,8 +130,8 @@ TEST_CASE("encoder: weights and model FLOPs are closed forms, trained and frozen
     const double forward = 2 * (577 * (2 * layers + attended / 3) + 576 * (2 * 588 * e + 4 * first + 6 * second));
     CHECK(frozen.encoder_flops() == doctest::Approx(forward));
     CHECK(2048 * (m.flops_per_token() - text.flops_per_token()) == doctest::Approx(all));
-    CHECK(weights_of(m, with_plan(kPlan).plan, mix_of(m, 0, 16, true), 2).total() == m.parameters());
-    CHECK(weights_of(m, with_plan(kPlan).plan, mix_of(m, 0, 16), 2).total() == text.parameters());
+    CHECK(weights_of(m, with_plan(kPlan).as<TrainingKind>().plan, mix_of(m, 0, 16, true), 2).total() == m.parameters());
+    CHECK(weights_of(m, with_plan(kPlan).as<TrainingKind>().plan, mix_of(m, 0, 16), 2).total() == text.parameters());
     // What the devices do is what the model has, with fused attention's scores once more on the way back.
     for (const char* encoder : {"", ", trained: false", ", merged: 4", ", rotary: true, gated: true"}) {
         const bool frozen_one = std::string(encoder) == ", trained: false";
@@ -189,13 +191,14 @@ TEST_CASE("encoder: a step is longer by its passes and its optimizer, where noth
     for (const char* more : {"", ", trained: false", ", recompute: true"}) {
         const std::string plan = "tensor: 8, global_batch: 6, recompute: full";
         const Scenario s = with_plan(plan, model_with(more));
+        const auto& training = s.as<TrainingKind>();
         const double passes = test::priced(s, [&](const PassCost& cost) {
             const double once =
-                whole(cost, s.model, PassWork::forward).total() + whole(cost, s.model, PassWork::backward).total();
+                whole(cost, training.model, PassWork::forward).total() + whole(cost, training.model, PassWork::backward).total();
             CHECK(cost.encoder_seconds() == doctest::Approx(once));
             const auto updated = [&](double encoders) {
                 const bool with = encoders > 0;
-                const double weights = weights_of(s.model, s.plan, mix_of(s.model, 0, 16, with), 2).total();
+                const double weights = weights_of(training.model, training.plan, mix_of(training.model, 0, 16, with), 2).total();
                 return cost.optimizer(weights, weights).total();
             };
             return 6 * once + updated(1) - updated(0);
@@ -213,7 +216,7 @@ TEST_CASE("encoder: a step is longer by its passes and its optimizer, where noth
     const auto flops = [](const char* images) {
         std::string model = model_with();
         model.replace(model.find("images: 2"), 9, images);
-        return with_plan(kPlan, model).model.encoder_flops();
+        return with_plan(kPlan, model).as<TrainingKind>().model.encoder_flops();
     };
     CHECK(flops("images: 0.5") == doctest::Approx(flops("images: 2") / 4));
 }
@@ -225,21 +228,22 @@ TEST_CASE("encoder: where it makes the first stage the slowest, a 1F1B step is t
         ", encoder: {layers: 12, hidden: 2048, heads: 16, tokens: 1024, images: 2, projector: 2048}}";
     const std::string plan = "pipeline: 8, global_batch: 24, overlap: {pipeline: true}";
     Scenario s = with_plan(plan, heavy);
-    s.software.waits_at_ends = false;
+    auto& training = s.as<TrainingKind>();
+    training.software.waits_at_ends = false;
     const auto [stage, update] = test::priced(s, [&](const PassCost& cost) {
         double passes = 0;
         for (const PassWork work : {PassWork::forward, PassWork::backward}) {
             const bool forward = work == PassWork::forward;
-            const double own = whole(cost, s.model, work).total();
+            const double own = whole(cost, training.model, work).total();
             const double layers =
                 2 * (forward ? cost.layer_forward(LayerKind()) : cost.layer_backward(LayerKind())).total();
             passes += own + layers + (forward ? cost.embedding_forward() : cost.embedding_backward()).total();
         }
-        const double weights = weights_of(s.model, s.plan, mix_of(s.model, 0, 2, true), 1).total();
+        const double weights = weights_of(training.model, training.plan, mix_of(training.model, 0, 2, true), 1).total();
         return std::pair{passes, cost.optimizer(weights, weights).total()};
     });
     const TrainingResult result = train(s);
-    CHECK(result.iteration_s == doctest::Approx(24 * stage + update + s.software.step_overhead.value).epsilon(1e-6));
+    CHECK(result.iteration_s == doctest::Approx(24 * stage + update + training.software.step_overhead.value).epsilon(1e-6));
     // All others wait for it.
     const TrainingResult text = train(plan, text_model());
     CHECK(result.bubble_s > 5 * text.bubble_s);
@@ -251,21 +255,21 @@ TEST_CASE("encoder: where it makes the first stage the slowest, a 1F1B step is t
     const auto estimated = [](const Scenario& of) {
         const Fabric fabric(shape_of(of.cluster, of.cluster_mark));
         const TrainingInput in = training_input(of, test::models(), fabric, Placement(fabric));
-        return Estimator().iteration(in, of.plan.schedule->bubble(of.plan.shape())).value();
+        return Estimator().iteration(in, of.as<TrainingKind>().plan.schedule->bubble(of.as<TrainingKind>().plan.shape())).value();
     };
     CHECK(estimated(s) == doctest::Approx(result.iteration_s).epsilon(0.15));
     CHECK(estimated(uneven) == doctest::Approx(train(uneven).iteration_s).epsilon(0.15));
 }
 
 TEST_CASE("encoder: memory of the first stage is its weights, states and activations in bytes") {
-    const ModelSpec m = with_plan(kPlan).model;
+    const ModelSpec m = with_plan(kPlan).as<TrainingKind>().model;
     const MemoryUse text = first_stage(kPlan, text_model());
     const MemoryUse one = first_stage(kPlan);
     const double w = m.encoder_parameters();
     CHECK(one.weights - text.weights == doctest::Approx(2 * w));
     CHECK(one.optimizer - text.optimizer == doctest::Approx(12 * w));
     CHECK((one.gradients - text.gradients) / w ==
-          doctest::Approx(text.gradients / with_plan(kPlan, text_model()).model.parameters()));
+          doctest::Approx(text.gradients / with_plan(kPlan, text_model()).as<TrainingKind>().model.parameters()));
     // Of a layer's token 8 widths around its products and 8 of queries, keys, values and what attention made, 16 in the feed-forward;
     // of the projector what comes in and its two middles.
     const double layers = 2 * 577 * 6 * 32 * 1024.0;
@@ -300,9 +304,9 @@ TEST_CASE("encoder: memory of the first stage is its weights, states and activat
     CHECK(held(piped + ", schedule: interleaved, chunks: 2") == doctest::Approx(8));
     CHECK(held(piped + ", stages: [{layers: 0}, {layers: 6}, {layers: 5}, {layers: 5}]") == doctest::Approx(4));
     const Scenario s = with_plan(piped);
-    const std::vector<MemoryUse> stages = memory_by_stage(s.model, s.plan, s.software);
+    const std::vector<MemoryUse> stages = memory_by_stage(s.as<TrainingKind>().model, s.as<TrainingKind>().plan, s.as<TrainingKind>().software);
     const Scenario plain = with_plan(piped, text_model());
-    const std::vector<MemoryUse> before = memory_by_stage(plain.model, plain.plan, plain.software);
+    const std::vector<MemoryUse> before = memory_by_stage(plain.as<TrainingKind>().model, plain.as<TrainingKind>().plan, plain.as<TrainingKind>().software);
     for (std::size_t stage = 1; stage < 4; ++stage) {
         CHECK(stages[stage].total() == before[stage].total());
     }
@@ -321,8 +325,8 @@ TEST_CASE("encoder: where its activations do not fit, computing its layers again
     }
     CHECK_MESSAGE(said.find("model.encoder.recompute=true with plan.recompute=full (") != std::string::npos, said);
     Scenario again = s;
-    again.model.encoder.recompute = true;
-    again.plan.recompute = Recompute::full;
+    again.as<TrainingKind>().model.encoder.recompute = true;
+    again.as<TrainingKind>().plan.recompute = Recompute::full;
     CHECK(run(again, test::models(), {}).training->iteration_s > 0);
 }
 
@@ -388,14 +392,14 @@ TEST_CASE("encoder: gradients of the first stage's reductions and what checkpoin
         }
         return bytes;
     };
-    const ModelSpec m = with_plan(kPlan).model;
+    const ModelSpec m = with_plan(kPlan).as<TrainingKind>().model;
     const double plain = checkpoint_bytes(with_plan(kPlan, text_model()));
     CHECK(checkpoint_bytes(with_plan(kPlan)) - plain == doctest::Approx(14 * m.encoder_parameters()));
     CHECK(checkpoint_bytes(with_plan(kPlan, model_with(", trained: false"))) - plain ==
           doctest::Approx(14 * m.encoder.projector_parameters(m.hidden)));
     const double text = reduced(text_model());
     REQUIRE(text > 0);
-    const double each = text / with_plan(kPlan, text_model()).model.parameters();
+    const double each = text / with_plan(kPlan, text_model()).as<TrainingKind>().model.parameters();
     CHECK((reduced(model_with()) - text) / each == doctest::Approx(m.encoder_parameters()).epsilon(1e-6));
     CHECK((reduced(model_with(", trained: false")) - text) / each ==
           doctest::Approx(m.encoder.projector_parameters(m.hidden)).epsilon(1e-6));

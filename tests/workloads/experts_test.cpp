@@ -1,6 +1,8 @@
 // Mixtures of experts in training: bytes of each dispatch, memory of each sharding, folding, and limits that are dense.
 
 #include "tests/support/scenarios.hpp"
+#include "tools/driver/kinds/training.hpp"
+#include "tools/driver/kinds/training_input.hpp"
 #include "workloads/training/experts.hpp"
 #include "workloads/training/memory.hpp"
 #include "workloads/training/pass_cost.hpp"
@@ -29,7 +31,7 @@ plan: {{{}}}
 )",
                                             nodes, model, plan, rest));
     if (rest.find("launch") == std::string::npos) {
-        s.software.launch.value = 1e-6;  // no kernel waits for its host
+        s.as<TrainingKind>().software.launch.value = 1e-6;  // no kernel waits for its host
     }
     return s;
 }
@@ -41,17 +43,19 @@ TrainingResult train(const Scenario& s) {
 }
 
 ExpertExchange::Sent sent(const Scenario& s, double tokens) {
+    const auto& training = s.as<TrainingKind>();
     const Fabric fabric(shape_of(s.cluster, s.cluster_mark));
     const IdealCollectives ideal;
-    return ExpertExchange(s.model, s.plan, fabric, ideal, PathChoice::spray)
-        .bytes_sent(tokens, s.plan.experts.dispatch_precision);
+    return ExpertExchange(training.model, training.plan, fabric, ideal, PathChoice::spray)
+        .bytes_sent(tokens, training.plan.experts.dispatch_precision);
 }
 
 double exchange_seconds(const Scenario& s, double tokens) {
+    const auto& training = s.as<TrainingKind>();
     const Fabric fabric(shape_of(s.cluster, s.cluster_mark));
     const IdealCollectives ideal;
-    return ExpertExchange(s.model, s.plan, fabric, ideal, PathChoice::spray)
-        .dispatch(tokens, s.plan.experts.dispatch_precision);
+    return ExpertExchange(training.model, training.plan, fabric, ideal, PathChoice::spray)
+        .dispatch(tokens, training.plan.experts.dispatch_precision);
 }
 
 std::string refusal_of(const std::string& plan, const std::string& model = kModel) {
@@ -102,9 +106,9 @@ TEST_CASE("experts: what comes back takes the bytes of its own precision") {
         const Scenario s = with_plan("data: 32, global_batch: 32, expert: 16, combine_precision: " + precision);
         const Fabric fabric(shape_of(s.cluster, s.cluster_mark));
         const IdealCollectives ideal;
-        const ExpertExchange exchange(s.model, s.plan, fabric, ideal, PathChoice::spray);
-        return back ? exchange.combine(1e6, s.plan.experts.combine_precision)
-                    : exchange.dispatch(1e6, s.plan.experts.dispatch_precision);
+        const ExpertExchange exchange(s.as<TrainingKind>().model, s.as<TrainingKind>().plan, fabric, ideal, PathChoice::spray);
+        return back ? exchange.combine(1e6, s.as<TrainingKind>().plan.experts.combine_precision)
+                    : exchange.dispatch(1e6, s.as<TrainingKind>().plan.experts.dispatch_precision);
     };
     CHECK(seconds("fp8", true) == doctest::Approx(seconds("bf16", true) * (1 + 4.0 / 128) / 2).epsilon(1e-3));
     CHECK(seconds("fp8", false) == seconds("bf16", false));
@@ -137,7 +141,7 @@ TEST_CASE("experts: a router that is limited to groups reaches fewer nodes") {
 TEST_CASE("experts: loads by a law or a list, capacity, and padding decide the rows of the busiest rank") {
     const auto load = [](const std::string& keys) {
         const Scenario s = with_plan("data: 32, global_batch: 32, expert: 16" + keys);
-        return load_of(s.model.experts, s.plan);
+        return load_of(s.as<TrainingKind>().model.experts, s.as<TrainingKind>().plan);
     };
     CHECK(load("").hottest == 1);
     CHECK(load("").kept == 1);
@@ -168,11 +172,11 @@ TEST_CASE(
     "experts: weights are divided by their own mapping and optimizer states over the ranks with the same experts") {
     const auto use = [](const std::string& plan) {
         const Scenario s = with_plan(plan);
-        return memory_by_stage(s.model, s.plan, s.software)[0];
+        return memory_by_stage(s.as<TrainingKind>().model, s.as<TrainingKind>().plan, s.as<TrainingKind>().software)[0];
     };
     const Scenario any = with_plan("data: 32, global_batch: 32");
-    const double routed = 4 * any.model.routed_parameters();
-    const double beside = any.model.parameters() - routed;
+    const double routed = 4 * any.as<TrainingKind>().model.routed_parameters();
+    const double beside = any.as<TrainingKind>().model.parameters() - routed;
     CHECK(routed == 4 * 16 * 3 * 1024.0 * 1024);
     const MemoryUse whole = use("data: 32, global_batch: 32");
     CHECK(whole.weights == doctest::Approx(2 * (beside + routed)));
@@ -205,7 +209,7 @@ TEST_CASE("experts: one expert that sees every token is the dense layer of its w
     CHECK(booked(b, Category::expert_communication) == 0);
     CHECK(b.iteration_s > a.iteration_s);
     const double router = 6 * 4 * 1024.0;  // FLOPs of a token
-    CHECK(one.model.flops_per_token() == doctest::Approx(plain.model.flops_per_token() + router));
+    CHECK(one.as<TrainingKind>().model.flops_per_token() == doctest::Approx(plain.as<TrainingKind>().model.flops_per_token() + router));
     CHECK(b.hardware_flops == doctest::Approx(a.hardware_flops + router * 64 * 1024).epsilon(1e-9));
     const auto products = [](const Scenario& s) {
         const Fabric fabric(shape_of(s.cluster, s.cluster_mark));
@@ -298,10 +302,10 @@ TEST_CASE("layers of a model differ by experts and windows, and a stage runs tho
     const Scenario s =
         with_plan("data: 32, global_batch: 32, expert: 32, expert_tensor: 1, precision: bf16", "deepseek-v3");
     const double scores = 61 * 6 * 128.0 * (192 + 128) * 2048;
-    CHECK(s.model.flops_per_token() - scores == doctest::Approx(6 * 37e9).epsilon(0.02));
+    CHECK(s.as<TrainingKind>().model.flops_per_token() - scores == doctest::Approx(6 * 37e9).epsilon(0.02));
     // Fused attention computes its scores anew in its backward pass: 14 products of that size and not 12.
     CHECK(train(s).hardware_flops ==
-          doctest::Approx(32 * 4096 * (s.model.flops_per_token() + scores / 6)).epsilon(0.001));
+          doctest::Approx(32 * 4096 * (s.as<TrainingKind>().model.flops_per_token() + scores / 6)).epsilon(0.001));
 }
 
 TEST_CASE("experts: the device waits once per forward pass of a layer whose sizes the host does not know") {

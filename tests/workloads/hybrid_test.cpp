@@ -3,6 +3,7 @@
 #include "tests/support/passes.hpp"
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
+#include "tools/driver/kinds/training.hpp"
 #include "workloads/training/memory.hpp"
 #include "workloads/training/pass_cost.hpp"
 #include "workloads/training/state_space.hpp"
@@ -65,8 +66,8 @@ TEST_CASE("hybrid: what scans reach is refused for a model that has none") {
 }
 
 TEST_CASE("hybrid: presets have the published numbers of parameters and the recipe's FLOPs") {
-    const ModelSpec small = with_plan(kPlan, "nemotron-h-8b").model;
-    const ModelSpec large = with_plan(kPlan, "nemotron-h-56b").model;
+    const ModelSpec small = with_plan(kPlan, "nemotron-h-8b").as<TrainingKind>().model;
+    const ModelSpec large = with_plan(kPlan, "nemotron-h-56b").as<TrainingKind>().model;
     CHECK(small.parameters() == doctest::Approx(8'100'852'736.0).epsilon(0.0002));
     CHECK(large.parameters() == doctest::Approx(56e9).epsilon(0.01));
     CHECK(large.layers_with(LayerPart::state_space) == 54);
@@ -81,7 +82,7 @@ TEST_CASE("hybrid: presets have the published numbers of parameters and the reci
 }
 
 TEST_CASE("hybrid: weights and FLOPs of layers are closed forms") {
-    const ModelSpec m = with_plan(kPlan).model;
+    const ModelSpec m = with_plan(kPlan).as<TrainingKind>().model;
     const double h = 1024;
     const double inner = 32 * 64;
     const double shared = 2 * 4 * 128;
@@ -104,7 +105,7 @@ TEST_CASE("hybrid: weights and FLOPs of layers are closed forms") {
     CHECK(mix.state_space == 1);
     CHECK(mix.attention == 1);
     CHECK(mix.total() == 3);
-    CHECK(weights_of(m, with_plan(kPlan).plan, mix_of(m, 0, 5), 2).total() == m.parameters());
+    CHECK(weights_of(m, with_plan(kPlan).as<TrainingKind>().plan, mix_of(m, 0, 5), 2).total() == m.parameters());
     for (std::size_t i = 0; i < LayerKind::kCount; ++i) {
         CHECK(LayerKind::at(i).index() == i);
     }
@@ -118,15 +119,16 @@ TEST_CASE("hybrid: a pattern of attention and feed-forwards in turn costs as who
           "data: 8, global_batch: 16, zero: 1, recompute: modules, recompute_modules: 'norm, ffn'"}) {
         const Scenario whole = with_plan(plan, "{layers: 3, " + rest + "}");
         const Scenario parts = with_plan(plan, "{layers: 6, pattern: '*-*-*-', " + rest + "}");
+        const auto& training = parts.as<TrainingKind>();
         const TrainingResult a = train(whole);
         const TrainingResult b = train(parts);
         CHECK_MESSAGE(b.iteration_s == doctest::Approx(a.iteration_s).epsilon(1e-9), plan);
         CHECK(b.hardware_flops == doctest::Approx(a.hardware_flops));
-        CHECK(parts.model.parameters() == whole.model.parameters());
-        CHECK(parts.model.flops_per_token() == doctest::Approx(whole.model.flops_per_token()));
-        if (whole.plan.recompute != Recompute::full) {  // which keeps the inputs of twice as many layers
-            CHECK(memory_by_stage(parts.model, parts.plan, parts.software)[0].activations ==
-                  doctest::Approx(memory_by_stage(whole.model, whole.plan, whole.software)[0].activations));
+        CHECK(training.model.parameters() == whole.as<TrainingKind>().model.parameters());
+        CHECK(training.model.flops_per_token() == doctest::Approx(whole.as<TrainingKind>().model.flops_per_token()));
+        if (whole.as<TrainingKind>().plan.recompute != Recompute::full) {  // which keeps the inputs of twice as many layers
+            CHECK(memory_by_stage(training.model, training.plan, training.software)[0].activations ==
+                  doctest::Approx(memory_by_stage(whole.as<TrainingKind>().model, whole.as<TrainingKind>().plan, whole.as<TrainingKind>().software)[0].activations));
         }
     }
 }
@@ -159,7 +161,7 @@ TEST_CASE("hybrid: FLOPs of a state-space layer are those of its products") {
     const double inner = 32 * 64;
     const double q = 128;
     const double n = 128;
-    const double products = 2 * tokens * with_plan(kPlan).model.matrices_of(LayerPart::state_space);
+    const double products = 2 * tokens * with_plan(kPlan).as<TrainingKind>().model.matrices_of(LayerPart::state_space);
     const double states = 2 * tokens * inner * n;  // into or out of them
     const double inside = tokens * inner * q;      // of which causality leaves half
     const double scores = 2 * tokens * 4 * n * q;  // whole chunks are computed
@@ -207,10 +209,10 @@ TEST_CASE("hybrid: the scan stays in 16 bits where products are in 8") {
 
 TEST_CASE("hybrid: kernels of the scan reach a share of the vector units' rate, mamba_ssm's where none is given") {
     Scenario s = with_plan(kPlan);
-    CHECK(s.software.scan_efficiency.value == usual_scan_efficiency().value);
-    CHECK(with_plan(kPlan, "llama-3-8b").software.scan_efficiency.value == 0);
+    CHECK(s.as<TrainingKind>().software.scan_efficiency.value == usual_scan_efficiency().value);
+    CHECK(with_plan(kPlan, "llama-3-8b").as<TrainingKind>().software.scan_efficiency.value == 0);
     const auto kernels = [&](double share) {
-        s.software.scan_efficiency.value = share;
+        s.as<TrainingKind>().software.scan_efficiency.value = share;
         return test::priced(s, [](const PassCost& cost) {
             std::map<std::string, double> out;
             for (const PassOperation& operation : cost.forward_program(kScan).operations()) {
@@ -234,12 +236,12 @@ TEST_CASE("hybrid: kernels of the scan reach a share of the vector units' rate, 
 TEST_CASE("hybrid: memory of layers is what each keeps, and full recomputation keeps their inputs") {
     const auto use = [](const std::string& plan) {
         const Scenario s = with_plan(plan);
-        return memory_by_stage(s.model, s.plan, s.software)[0];
+        return memory_by_stage(s.as<TrainingKind>().model, s.as<TrainingKind>().plan, s.as<TrainingKind>().software)[0];
     };
     const double h = 1024;
     const double tokens = 2048;
     const MemoryUse one = use(kPlan);
-    const ModelSpec m = with_plan(kPlan).model;
+    const ModelSpec m = with_plan(kPlan).as<TrainingKind>().model;
     CHECK(one.weights == doctest::Approx(2 * m.parameters()));
     CHECK(one.optimizer == doctest::Approx(12 * m.parameters()));
     // Around each layer its input and the norm's output; queries, keys, values and what attention made; the feed-forward's two

@@ -1,6 +1,7 @@
 // Training and serving on clusters whose nodes differ.
 
 #include "tests/support/scenarios.hpp"
+#include "tools/driver/kinds/training.hpp"
 #include "tools/explain/fault_what_ifs.hpp"
 #include "tools/plan/recovery_search.hpp"
 
@@ -312,7 +313,7 @@ TEST_CASE("a node that is slow in what is left of a job on groups slows it, and 
     const std::string all = two_kinds(2, "dgx-h100", 2, "dgx-h100");
     const auto share = [&](const char* batch, const std::string& more) {
         Scenario s = shrinking(all, "tensor: 8, data: 4", lose("node0") + more);
-        s.plan.global_batch = std::stoll(batch);
+        s.as<TrainingKind>().plan.global_batch = std::stoll(batch);
         return metric(s, "goodput_fraction");
     };
     const auto slow = [](const char* where) {

@@ -1,6 +1,7 @@
 // States and activations in memories of the node: closed forms of their copies and updates, and what a plan must say.
 
 #include "tests/support/scenarios.hpp"
+#include "tools/driver/kinds/training.hpp"
 #include "workloads/training/memory.hpp"
 
 #include <doctest/doctest.h>
@@ -37,7 +38,8 @@ double seconds(const Scenario& scenario) {
 }
 
 double weights(const Scenario& s) {
-    return weights_of(s.model, s.plan, mix_of(s.model, 0, s.model.layers), 1).total();
+    const auto& training = s.as<TrainingKind>();
+    return weights_of(training.model, training.plan, mix_of(training.model, 0, training.model.layers), 1).total();
 }
 
 std::string refused(const Scenario& scenario) {

@@ -4,6 +4,7 @@
 #include "tests/support/support.hpp"
 
 #include "sim/config/units.hpp"
+#include "tools/driver/kinds/training.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -69,7 +70,7 @@ TEST_CASE("an exchange takes the wire volume of its bits over the slowest link, 
     const Scenario s = sites("zero: 3, overlap: {data: true}, outer: {workers: 2, steps: 10, bits: 8}");
     const TrainingResult result = train(s);
     REQUIRE(result.outer.has_value());
-    const double w = weights_of(s.model, s.plan, LayerMix{8}, 1).total();
+    const double w = weights_of(s.as<TrainingKind>().model, s.as<TrainingKind>().plan, LayerMix{8}, 1).total();
     // Two workers: each sends what it has once, 8 bits a weight, by eight ranks side by side.
     CHECK(result.outer->bytes == doctest::Approx(w / 8 / 10));
     const double wire = w / 10e9;
@@ -92,8 +93,8 @@ plan: {data: 8, micro_batch: 1, global_batch: 32, zero: 3, overlap: {data: true}
 network: {collectives: ideal}
 )");
     CHECK(result.outer->inner == doctest::Approx(train(alone).iteration_s).epsilon(2e-3));
-    const MemoryUse with = memory_by_stage(s.model, s.plan, s.software)[0];
-    const MemoryUse without = memory_by_stage(alone.model, alone.plan, alone.software)[0];
+    const MemoryUse with = memory_by_stage(s.as<TrainingKind>().model, s.as<TrainingKind>().plan, s.as<TrainingKind>().software)[0];
+    const MemoryUse without = memory_by_stage(alone.as<TrainingKind>().model, alone.as<TrainingKind>().plan, alone.as<TrainingKind>().software)[0];
     CHECK(with.optimizer - without.optimizer == doctest::Approx(8 * w / 8));
     CHECK(with.buffers - without.buffers == doctest::Approx(w / 8));
 }
@@ -158,11 +159,12 @@ network: {{collectives: ideal}}
                                           plan));
     };
     const Scenario s = scenario("compression: {density: 0.01, dense: 0.1}");
+    const auto& training = s.as<TrainingKind>();
     const TrainingResult result = train(s);
-    const double w = weights_of(s.model, s.plan, LayerMix{8}, 1).total();
+    const double w = weights_of(training.model, training.plan, LayerMix{8}, 1).total();
     CHECK(result.gradient_bytes == doctest::Approx(4 * 0.1 * w + 8 * 0.01 * 0.9 * w));
     // More ranks send more: the all-gather takes the entries of all of them.
-    CHECK(compressed_bytes(s.plan, w, 32).sparse == doctest::Approx(32 * 8 * 0.01 * 0.9 * w));
+    CHECK(compressed_bytes(training.plan, w, 32).sparse == doctest::Approx(32 * 8 * 0.01 * 0.9 * w));
     CHECK(train(scenario("compression: {density: 0.01, sample: 1}")).iteration_s >
           train(scenario("compression: {density: 0.01, sample: 0.01}")).iteration_s);
     for (const char* change : {"compression: {density: 0.01}", "compression: {density: 0.01}, overlap: {data: true}"}) {
@@ -172,9 +174,9 @@ network: {{collectives: ideal}}
         CHECK_MESSAGE(one.folded_into_one == 32, change);
         CHECK_MESSAGE(one.iteration_s == train(folded).iteration_s, change);
     }
-    const MemoryUse with = memory_by_stage(s.model, s.plan, s.software)[0];
+    const MemoryUse with = memory_by_stage(training.model, training.plan, training.software)[0];
     const Scenario plain = scenario("zero: 0");
-    CHECK(with.gradients - memory_by_stage(plain.model, plain.plan, plain.software)[0].gradients ==
+    CHECK(with.gradients - memory_by_stage(plain.as<TrainingKind>().model, plain.as<TrainingKind>().plan, plain.as<TrainingKind>().software)[0].gradients ==
           doctest::Approx(8 * 0.9 * w));
 }
 

@@ -3,6 +3,7 @@
 #include "sim/base/random.hpp"
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
+#include "tools/driver/kinds/training_input.hpp"
 #include "workloads/training/lower.hpp"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,5 @@
 #include "tests/support/scenarios.hpp"
+#include "tools/driver/kinds/training.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -232,15 +233,16 @@ TEST_CASE("the two copies of a bidirectional pipeline reduce their gradients wit
 
 TEST_CASE("on a V the first stage holds both ends of the model") {
     Scenario s = equal_parts("pipeline: 8, global_batch: 16, schedule: zb-v, chunks: 2");
-    s.model.vocabulary = 32000;
+    auto& training = s.as<TrainingKind>();
+    training.model.vocabulary = 32000;
     const double table = 2 * 32000.0 * 4096;
     const std::vector<MemoryUse> v = train(s).memory;
     CHECK(v[0].weights - v[7].weights == doctest::Approx(2 * table).epsilon(1e-9));
     CHECK(v[1].weights == v[7].weights);
-    s.model.tied_embeddings = true;
+    training.model.tied_embeddings = true;
     CHECK(train(s).memory[0].weights - v[7].weights == doctest::Approx(table).epsilon(1e-9));
-    s.plan.schedule = &schedule_named("zb-h1");
-    s.plan.chunks = 1;
+    training.plan.schedule = &schedule_named("zb-h1");
+    training.plan.chunks = 1;
     const std::vector<MemoryUse> line = train(s).memory;
     CHECK(line[0].weights - line[3].weights == doctest::Approx(table).epsilon(1e-9));
     CHECK(line[7].weights == line[0].weights);
@@ -282,7 +284,7 @@ TEST_CASE("shapes that a schedule cannot have are refused with what it needs") {
 TEST_CASE("a vocabulary cut over the stages: an equal share of time and memory, one more micro-batch a barrier") {
     const auto of = [](const char* vocabulary) {
         Scenario s = equal_parts(fmt::format("pipeline: 8, global_batch: 64, vocabulary_parallel: {}", vocabulary));
-        s.model.vocabulary = 262144;
+        s.as<TrainingKind>().model.vocabulary = 262144;
         return train(s);
     };
     const TrainingResult ends = of("none");

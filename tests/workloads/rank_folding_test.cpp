@@ -1,6 +1,8 @@
 // One rank of a stage for all of them: when it is proven, what its transfers demand, and that no time changes.
 
 #include "tests/support/scenarios.hpp"
+#include "tools/driver/kinds/training.hpp"
+#include "tools/driver/kinds/training_input.hpp"
 #include "workloads/training/rank_folding.hpp"
 
 #include <doctest/doctest.h>
@@ -103,7 +105,7 @@ TEST_CASE("one rank of a stage takes exactly as long as all of them") {
             const TrainingResult each = train(s);
             CAPTURE(plan);
             CAPTURE(fabric);
-            CHECK(one.simulated_ranks == s.plan.pipeline);
+            CHECK(one.simulated_ranks == s.as<TrainingKind>().plan.pipeline);
             CHECK(each.simulated_ranks == 64);
             CHECK(one.iteration_s == each.iteration_s);
             for (std::size_t i = 0; i < one.booked.size(); ++i) {

@@ -3,6 +3,7 @@
 #include "tests/support/fabrics.hpp"
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
+#include "tools/driver/kinds/replay.hpp"
 #include "workloads/replay/importers/chakra.hpp"
 #include "workloads/replay/recorded_device.hpp"
 
@@ -136,12 +137,12 @@ TEST_CASE("replay: a program of eight ranks runs on more, and its groups over th
     Scenario s = load_scenario(std::string(ORRERY_SOURCE_DIR) + "/scenarios/replay/two-layer-step.yaml",
                                {"replay.communication=simulated", "replay.ranks=64", "cluster.nodes=8"}, test::data());
     const RunOutput wide = run(s, test::models(), {});
-    s.replay.ranks = 8;
+    s.as<RecordKind>().replay.ranks = 8;
     s.cluster.nodes = 1;
     const RunOutput narrow = run(s, test::models(), {});
     CHECK(wide.summary.find("replay_time_s")->value > narrow.summary.find("replay_time_s")->value);
     s.cluster.nodes = 1;
-    s.replay.ranks = 64;
+    s.as<RecordKind>().replay.ranks = 64;
     CHECK(problem_of([&] { (void)run(s, test::models(), {}); }).find("64 ranks, but the cluster has 8 GPUs") !=
           std::string::npos);
     CHECK(trace.groups.size() == 1);

@@ -2,6 +2,7 @@
 
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
+#include "tools/driver/kinds/training.hpp"
 #include "workloads/training/schedules/search.hpp"
 
 #include <doctest/doctest.h>
@@ -240,7 +241,7 @@ TEST_CASE("search: memory in bytes is what each stage may hold of micro-batches"
     }
     CHECK(bytes.iteration_s >= all.iteration_s);
     const Scenario s = test::scenario(heavy_end("{kind: search, activations: 6 GiB}"));
-    const std::vector<std::uint32_t> most = most_in_flight(s.model, s.plan, s.software);
+    const std::vector<std::uint32_t> most = most_in_flight(s.as<TrainingKind>().model, s.as<TrainingKind>().plan, s.as<TrainingKind>().software);
     CHECK(most[7] < most[0]);  // as many layers, and logits
     CHECK_THROWS_WITH_AS((void)train(test::scenario(heavy_end("{kind: search, activations: 1 MiB}"))),
                          doctest::Contains("plan.schedule.activations is 1 MiB, and stage 0 needs"), InfeasibleError);
@@ -257,6 +258,6 @@ TEST_CASE("search: what is not of the schedule is refused with its line") {
     CHECK(refused("{kind: zb-h1, held: 3}").find("held") != std::string::npos);
     CHECK(refused("{kind: serach}").find("search") != std::string::npos);
     Scenario alone = test::scenario(heavy_end("search", ", data: 8"));
-    alone.plan.pipeline = 1;
+    alone.as<TrainingKind>().plan.pipeline = 1;
     CHECK_THROWS_AS((void)train(alone), InfeasibleError);
 }

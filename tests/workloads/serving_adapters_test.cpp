@@ -6,6 +6,7 @@
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "tests/workloads/serving_support.hpp"
+#include "tools/driver/kinds/serving.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -95,33 +96,34 @@ model: llama-2-7b
 engine: {lora: {rank: 16, slots: 4, targets: all}}
 requests: {adapters: 3, count: 10}
 )");
+    const auto& serving = s.as<ServingKind>();
     const double attention = 4 * (4096 + 4096);
     const double ffn = 3 * (4096 + 11008);
-    CHECK(adapter_bytes_per_rank(s.model, s.engine.adapters, 1, 32) ==
+    CHECK(adapter_bytes_per_rank(serving.model, serving.engine.adapters, 1, 32) ==
           doctest::Approx(2 * 16 * 32 * (attention + ffn)));
-    AdapterSpec narrow = s.engine.adapters;
+    AdapterSpec narrow = serving.engine.adapters;
     narrow.targets = AdapterTargets::attention;
-    CHECK(adapter_bytes_per_rank(s.model, narrow, 1, 32) == doctest::Approx(2 * 16 * 32 * attention));
+    CHECK(adapter_bytes_per_rank(serving.model, narrow, 1, 32) == doctest::Approx(2 * 16 * 32 * attention));
     // Two ranks halve the factor on the split side of each product and repeat the other.
-    CHECK(adapter_bytes_per_rank(s.model, narrow, 2, 32) == doctest::Approx(2 * 16 * 32 * 0.75 * attention));
+    CHECK(adapter_bytes_per_rank(serving.model, narrow, 2, 32) == doctest::Approx(2 * 16 * 32 * 0.75 * attention));
     // Slots are taken from the cache.
-    EngineSpec without = s.engine;
+    EngineSpec without = serving.engine;
     without.adapters.rank = 0;
     const auto blocks = [&](const EngineSpec& engine) {
-        return static_cast<double>(limits_of(engine, engine.mixed, s.model, s.cluster.node.gpu).blocks);
+        return static_cast<double>(limits_of(engine, engine.mixed, serving.model, s.cluster.node.gpu).blocks);
     };
-    CHECK((blocks(without) - blocks(s.engine)) * 16 * cache_bytes_per_token(s.model, Precision::bf16) ==
+    CHECK((blocks(without) - blocks(serving.engine)) * 16 * cache_bytes_per_token(serving.model, Precision::bf16) ==
           doctest::Approx(4 * 2 * 16 * 32 * (attention + ffn)).epsilon(0.01));
 
     const Fabric fabric(test::rail_nodes(1));
     const Flops device;
     const IdealCollectives collectives;
-    ModelStep step(ServingModel{.model = s.model,
+    ModelStep step(ServingModel{.model = serving.model,
                                 .device = device,
                                 .fabric = fabric,
                                 .collectives = collectives,
                                 .gpus = {GpuId(0)},
-                                .adapters = s.engine.adapters});
+                                .adapters = serving.engine.adapters});
     // Factors of queries, keys and values are stacked: three down, three up; likewise gate and up.
     const double per_token = 2.0 * 16 * 32 * (attention + ffn);
     CHECK(step.adapter_seconds(64, 1) == doctest::Approx(64 * per_token));
@@ -202,7 +204,7 @@ TEST_CASE("serving: a whole model comes over what the host's path carries, and w
     const Scenario s = scenario(
         "orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-a100-80g}\nmodel: {preset: llama-2-7b, layers: 2}\n"
         "engine: {tensor: 2}\nrequests: {count: 1}\n");
-    const double bytes = 2 * weight_bytes_per_rank(s.model, s.engine.quantisation(s.cluster.node.gpu), 2);
+    const double bytes = 2 * weight_bytes_per_rank(s.as<ServingKind>().model, s.as<ServingKind>().engine.quantisation(s.cluster.node.gpu), 2);
     const double link = PcieLink{3, 8}.rate();
     CHECK(wait(summary("devices_per_switch: 2, ", "adapters: 6")) == doctest::Approx(bytes / link).epsilon(1e-6));
     CHECK(wait(summary("", "adapters: 6")) == doctest::Approx(bytes / link / 2).epsilon(1e-6));

@@ -2,6 +2,7 @@
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "tools/calibration/collections.hpp"
+#include "tools/driver/kinds/serving.hpp"
 #include "workloads/serving/cluster/service.hpp"
 
 #include <doctest/doctest.h>
@@ -52,7 +53,7 @@ cluster: {{nodes: 1, node: dgx-h100}}
 model: {{layers: 1, hidden: 256, heads: 4, kv_heads: 4, ffn: 512, vocabulary: 1000, rotary: true{}}}
 )",
                                                        more))
-                                .model;
+                                .as<ServingKind>().model;
     const Fabric fabric(test::rail_nodes(1));
     const CountedCollectives collectives;
     Priced out;
@@ -147,7 +148,7 @@ kind: serving
 cluster: {nodes: 1, node: dgx-h100}
 model: {layers: 3, hidden: 256, heads: 4, kv_heads: 4, ffn: 512, vocabulary: 1000, rotary: true, experts: {count: 4, topk: 1, ffn: 64}}
 )")
-                                .model;
+                                .as<ServingKind>().model;
     const Fabric fabric(test::rail_nodes(1));
     const Recorder device;
     ModelStep step(ServingModel{.model = model,
@@ -202,7 +203,7 @@ engine: {{{}}}
     };
     const auto blocks = [&](const std::string& dispatch) {
         const Scenario s = test::scenario(scenario("groups: 8, expert: 8, dispatch: " + dispatch, 1));
-        return limits_of(s.engine, s.engine.mixed, s.model, s.cluster.node.gpu).blocks;
+        return limits_of(s.as<ServingKind>().engine, s.as<ServingKind>().engine.mixed, s.as<ServingKind>().model, s.cluster.node.gpu).blocks;
     };
     CHECK(blocks("all-to-all") == 8 * blocks("coherent"));
     const auto refused = [&](const std::string& engine, int topk, const char* why) {

@@ -3,6 +3,7 @@
 #include "tests/support/fabrics.hpp"
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
+#include "tools/driver/kinds/serving.hpp"
 #include "topologies/device_preset.hpp"
 #include "workloads/serving/cost/step_cost.hpp"
 
@@ -63,7 +64,7 @@ TEST_CASE("nano-batches: an iteration is cut where that is faster, and takes no 
     const Fabric fabric(test::rail_nodes(1));
     const IdealCollectives collectives;
     const ModelSpec llama =
-        test::scenario("orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\nmodel: llama-3-8b\n").model;
+        test::scenario("orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\nmodel: llama-3-8b\n").as<ServingKind>().model;
     const auto step = [&](std::int64_t parts) {
         return ModelStep(ServingModel{.model = llama,
                                       .device = device,

@@ -7,6 +7,7 @@
 #include "tests/support/support.hpp"
 #include "tests/workloads/serving_support.hpp"
 #include "tools/calibration/collections.hpp"
+#include "tools/driver/kinds/serving.hpp"
 
 #include <doctest/doctest.h>
 
@@ -81,7 +82,7 @@ TEST_CASE("serving: on a share of the units a kernel takes as much longer as it 
     const ModelSpec llama = test::scenario(
                                 "orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\n"
                                 "model: llama-3-8b\n")
-                                .model;
+                                .as<ServingKind>().model;
     const auto step = [&](double units) {
         ServingModel parts{.model = llama,
                            .device = model,

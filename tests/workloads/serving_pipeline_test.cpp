@@ -1,6 +1,7 @@
 #include "tests/support/fabrics.hpp"
 #include "tests/support/scenarios.hpp"
 #include "tests/workloads/serving_support.hpp"
+#include "tools/driver/kinds/serving.hpp"
 
 #include <doctest/doctest.h>
 
@@ -74,11 +75,12 @@ engine: {tensor: 1, pipeline: 8}
 requests: {count: 20}
 )";
     const Scenario s = test::scenario(text);
+    const auto& serving = s.as<ServingKind>();
     // 80 layers over 8 stages: with the tables of the model on the first and the last.
-    const double memory = s.cluster.node.gpu.memory.value * 0.9 - s.engine.reserved_memory;
-    const double room = memory - 20.0 * s.model.layer_parameters() - 2 * s.model.embedding_parameters();
-    const double block = 16 * cache_bytes_per_token(s.model, Precision::bf16) / 8;
-    CHECK(limits_of(s.engine, s.engine.mixed, s.model, s.cluster.node.gpu).blocks ==
+    const double memory = s.cluster.node.gpu.memory.value * 0.9 - serving.engine.reserved_memory;
+    const double room = memory - 20.0 * serving.model.layer_parameters() - 2 * serving.model.embedding_parameters();
+    const double block = 16 * cache_bytes_per_token(serving.model, Precision::bf16) / 8;
+    CHECK(limits_of(serving.engine, serving.engine.mixed, serving.model, s.cluster.node.gpu).blocks ==
           static_cast<std::uint64_t>(room / block));
     std::int64_t layers = 0;
     for (std::int64_t stage = 0; stage < 6; ++stage) {

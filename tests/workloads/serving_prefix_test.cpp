@@ -2,6 +2,7 @@
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "tests/workloads/serving_support.hpp"
+#include "tools/driver/kinds/serving.hpp"
 #include "workloads/serving/requests/arrivals.hpp"
 
 #include <doctest/doctest.h>
@@ -319,7 +320,7 @@ TEST_CASE("serving: a router's parameters are its own, and unknown to the others
     AffineStep cost(1, 0, 0);
     spec.pools[0].cost = {&cost};
     const auto elsewhere = [&](const std::string& router) {
-        spec.router = with_router(router).engine.router;
+        spec.router = with_router(router).as<ServingKind>().engine.router;
         std::set<std::uint32_t> chosen;
         ServiceHooks hooks;
         hooks.iteration = [&](std::uint32_t replica, const Batch&, const EngineState&) { chosen.insert(replica); };

@@ -3,6 +3,7 @@
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "tests/workloads/serving_support.hpp"
+#include "tools/driver/kinds/serving.hpp"
 #include "validation/serving/serving_points.hpp"
 #include "workloads/serving/cluster/service.hpp"
 #include "workloads/serving/cost/host_cost.hpp"
@@ -120,7 +121,7 @@ class Counter final : public CostModel {
 ModelSpec preset(const std::string& name) {
     return test::scenario(
                fmt::format("orrery: 1\nkind: serving\ncluster: {{nodes: 1, node: dgx-h100}}\nmodel: {}\n", name))
-        .model;
+        .as<ServingKind>().model;
 }
 
 /// A replica of `groups` x `tensor` GPUs of one machine over links that cost nothing.
@@ -545,12 +546,12 @@ TEST_CASE("serving: all measured points read as scenarios, most of the dense one
         CHECK_FALSE(point.fitted_half);
     }
     for (const ServingPoint& point : load_points_apart(test::data())) {
-        CHECK(point.scenario.engine.mixed.ranks() <= 8);
+        CHECK(point.scenario.as<ServingKind>().engine.mixed.ranks() <= 8);
         CHECK_FALSE(point.fitted_half);
     }
     for (const ServingPoint& point : load_disaggregated_points(test::data())) {
-        CHECK(point.scenario.engine.split);
-        CHECK(point.scenario.engine.first_token == FirstToken::decode);
+        CHECK(point.scenario.as<ServingKind>().engine.split);
+        CHECK(point.scenario.as<ServingKind>().engine.first_token == FirstToken::decode);
         CHECK_FALSE(point.fitted_half);
     }
     double out = 0;

@@ -4,6 +4,7 @@
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "tests/workloads/serving_support.hpp"
+#include "tools/driver/kinds/serving.hpp"
 #include "workloads/serving/requests/arrivals.hpp"
 
 #include <doctest/doctest.h>
@@ -130,7 +131,7 @@ requests:
     - {share: 3, burstiness: 1, prompt: {mean: 100}, output: {mean: 10}}
     - {share: 1, burstiness: 4, prompt: {mean: 700}, output: {mean: 20}, adapter: 5}
 )");
-    const auto source = make_requests(s.requests, "", 3);
+    const auto source = make_requests(s.as<ServingKind>().requests, "", 3);
     std::vector<std::vector<double>> arrivals(2);
     Request request;
     SimTime before;
@@ -161,7 +162,7 @@ requests:
         CHECK(std::sqrt(variance) / mean == doctest::Approx(burstiness[client]).epsilon(0.1));
     }
     // What is written reads back to the same.
-    RequestsSpec given = s.requests;
+    RequestsSpec given = s.as<ServingKind>().requests;
     const auto written = [](RequestsSpec& spec) { return write_fields([&](Fields& f) { describe(f, spec); }); };
     RequestsSpec read;
     std::vector<Diagnostic> errors;
@@ -338,13 +339,13 @@ requests: {rate: 20, count: 400}
           doctest::Approx(value(busy, "energy_j")));
     CHECK(value(busy, "energy_per_million_tokens_kwh") == doctest::Approx(value(busy, "energy_per_token_j") / 3.6));
     // The same requests over a longer time: the added time is idle.
-    s.requests.rate = 2;
+    s.as<ServingKind>().requests.rate = 2;
     const Summary calm = run(s, test::models(), {}).summary;
     CHECK(value(calm, "energy_per_token_j") > 1.5 * value(busy, "energy_per_token_j"));
     CHECK(!busy.find("energy_j")->low);
     // Another clock: between what a voltage gives that stays and one that falls with the clock.
-    s.requests.rate = 20;
-    s.engine.mixed.clock = 0.8;
+    s.as<ServingKind>().requests.rate = 20;
+    s.as<ServingKind>().engine.mixed.clock = 0.8;
     const Metric slow = *run(s, test::models(), {}).summary.find("energy_j");
     REQUIRE(slow.low);
     CHECK(*slow.low < slow.value);

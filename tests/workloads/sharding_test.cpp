@@ -1,6 +1,8 @@
 // Partitions of ZeRO-3: bytes on the links of each level, memory of each, pipelines, and what is refused.
 
 #include "tests/support/scenarios.hpp"
+#include "tools/driver/kinds/training.hpp"
+#include "tools/driver/kinds/training_input.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -60,7 +62,8 @@ Sent sent_by(Scenario s) {
 }
 
 double weights_of(const Scenario& s) {
-    return weights_of(s.model, s.plan, LayerMix{static_cast<double>(s.model.layers)}, 2).total();
+    const auto& training = s.as<TrainingKind>();
+    return weights_of(training.model, training.plan, LayerMix{static_cast<double>(training.model.layers)}, 2).total();
 }
 
 const std::string kPlan = "data: 32, zero: 3, micro_batch: 1, global_batch: 64, ";  // two micro-batches
@@ -118,7 +121,7 @@ TEST_CASE("quantised weights and gradients put their bits and scales on the wire
 TEST_CASE("each partition takes the memory of its share, the second copy its own") {
     const auto memory = [](const std::string& plan) {
         const Scenario s = scenario_of(kPlan + plan);
-        return memory_by_stage(s.model, s.plan, s.software)[0];
+        return memory_by_stage(s.as<TrainingKind>().model, s.as<TrainingKind>().plan, s.as<TrainingKind>().software)[0];
     };
     const double w = weights_of(scenario_of(kPlan.substr(0, kPlan.size() - 2)));
     const MemoryUse three = memory("sharding: {weights: 2, gradients: 8, optimizer: 32}");
@@ -126,8 +129,8 @@ TEST_CASE("each partition takes the memory of its share, the second copy its own
     CHECK(three.gradients == doctest::Approx(2 * w / 8));
     CHECK(three.optimizer == doctest::Approx(12 * w / 32));
     CHECK(memory("sharding: {secondary: 8}").weights == doctest::Approx(2 * w / 32 + 2 * w / 8));
-    const double layer = weights_of(scenario_of(kPlan + "sharding: {weights: 32}").model,
-                                    scenario_of(kPlan + "sharding: {weights: 32}").plan, LayerMix{1}, 0)
+    const double layer = weights_of(scenario_of(kPlan + "sharding: {weights: 32}").as<TrainingKind>().model,
+                                    scenario_of(kPlan + "sharding: {weights: 32}").as<TrainingKind>().plan, LayerMix{1}, 0)
                              .total();
     const MemoryUse few = memory("overlap: {data: true}, sharding: {prefetch: 1}");
     const MemoryUse many = memory("overlap: {data: true}, sharding: {prefetch: 5}");
@@ -138,7 +141,7 @@ TEST_CASE("ZeRO-3 in a pipeline gathers a stage's layers for every pass, and fol
     const std::string plan = "pipeline: 2, data: 16, zero: 3, micro_batch: 1, global_batch: 64, schedule: 1f1b";
     const Scenario s = scenario_of(plan);
     // Four micro-batches through half of the layers and one table, among sixteen ranks on two nodes.
-    const double w = weights_of(s.model, s.plan, LayerMix{4}, 1).total();
+    const double w = weights_of(s.as<TrainingKind>().model, s.as<TrainingKind>().plan, LayerMix{4}, 1).total();
     const double boundary = 512.0 * 1024 * 2;
     CHECK(sent_by(s).outside == doctest::Approx(4 * (3 * 2 * w * 15 / 16 / 8 + boundary)).epsilon(1e-9));
     CHECK(sent_by(scenario_of(plan + ", sharding: {weights: 8, gradients: 8, optimizer: 8}")).outside ==
@@ -153,7 +156,7 @@ TEST_CASE("ZeRO-3 in a pipeline gathers a stage's layers for every pass, and fol
     // Collectives that take no units leave the passes of the same plan without shards, but for the memory that both use.
     const auto passes = [&](const std::string& zero) {
         Scenario wide = scenario_of("pipeline: 2, data: 16, micro_batch: 1, global_batch: 64, schedule: 1f1b, " + zero);
-        wide.software.communication_units.value = 0;
+        wide.as<TrainingKind>().software.communication_units.value = 0;
         const TrainingResult result = train(wide);
         return result.booked[static_cast<std::size_t>(Category::forward)] +
                result.booked[static_cast<std::size_t>(Category::backward)];

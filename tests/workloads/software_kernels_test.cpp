@@ -1,6 +1,7 @@
 // Kernels that a software's keys choose, against the bytes that they count: the loss, norms without fusion, sums of gradients.
 
 #include "tests/support/scenarios.hpp"
+#include "tools/driver/kinds/training.hpp"
 #include "workloads/training/memory.hpp"
 
 #include <doctest/doctest.h>
@@ -35,7 +36,7 @@ double busy(const std::string& plan, const std::string& software = "launch: 0 us
 
 MemoryUse held(const std::string& plan, const std::string& software = "launch: 0 us") {
     const Scenario s = job(plan, software);
-    return memory_of(s.model, s.plan, s.software, LayerMix{4}, true, true, 1);
+    return memory_of(s.as<TrainingKind>().model, s.as<TrainingKind>().plan, s.as<TrainingKind>().software, LayerMix{4}, true, true, 1);
 }
 
 }  // namespace

@@ -2,7 +2,9 @@
 
 #include "models/roofline.hpp"
 #include "tests/support/scenarios.hpp"
-#include "tools/driver/training_faults.hpp"
+#include "tools/driver/kinds/training.hpp"
+#include "tools/driver/kinds/training_faults.hpp"
+#include "tools/driver/kinds/training_input.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -24,7 +26,7 @@ network: {{collectives: ideal}}
 
 Scenario scenario_of(const std::string& plan, const std::string& rest = "") {
     Scenario s = test::scenario(text_of(plan, rest));
-    s.software.launch.value = 1e-6;  // no kernel waits for its host
+    s.as<TrainingKind>().software.launch.value = 1e-6;  // no kernel waits for its host
     return s;
 }
 
@@ -47,16 +49,16 @@ const std::string kAdapted = kPlan + ", adapters: {rank: 16}";
 
 TEST_CASE("an adapter on a product of n outputs and k inputs trains rank x (n + k) weights") {
     const Scenario s = scenario_of(kPlan + ", adapters: {rank: 8, modules: 'query, value, down'}");
-    CHECK(trained_parameters(s.model, s.plan) == 4 * 8 * ((h + h) + (h + kv) + (ffn + h)));
+    CHECK(trained_parameters(s.as<TrainingKind>().model, s.as<TrainingKind>().plan) == 4 * 8 * ((h + h) + (h + kv) + (ffn + h)));
     // Fused products have one adapter for all of them: one matrix down.
     const Scenario fused = scenario_of(kPlan + ", adapters: {rank: 8, modules: qkv}");
-    CHECK(trained_parameters(fused.model, fused.plan) == 4 * 8 * (h + h + 2 * kv));
+    CHECK(trained_parameters(fused.as<TrainingKind>().model, fused.as<TrainingKind>().plan) == 4 * 8 * (h + h + 2 * kv));
     // Tensor-parallel ranks cut one side each and have the other whole.
     const Scenario cut =
         scenario_of("tensor: 4, data: 2, micro_batch: 1, global_batch: 8, adapters: {rank: 8, modules: 'qkv, output'}");
-    CHECK(trained_parameters(cut.model, cut.plan) == 4 * 8 * (h + h + 2 * kv + h + h));
-    CHECK(adapter_weights(cut.model, cut.plan).all == 8 * (h + (h + 2 * kv) / 4 + h / 4 + h));
-    CHECK(adapter_weights(cut.model, cut.plan).shared == 8 * (h + h));
+    CHECK(trained_parameters(cut.as<TrainingKind>().model, cut.as<TrainingKind>().plan) == 4 * 8 * (h + h + 2 * kv + h + h));
+    CHECK(adapter_weights(cut.as<TrainingKind>().model, cut.as<TrainingKind>().plan).all == 8 * (h + (h + 2 * kv) / 4 + h / 4 + h));
+    CHECK(adapter_weights(cut.as<TrainingKind>().model, cut.as<TrainingKind>().plan).shared == 8 * (h + h));
 }
 
 TEST_CASE("frozen weights are held without gradients and optimizer states, in the bits of the base") {
@@ -64,14 +66,14 @@ TEST_CASE("frozen weights are held without gradients and optimizer states, in th
     const double rest = 2 * (4 * 4 * h + 2 * kTable);  // norms and tables
     for (const auto& [base, bytes] : {std::pair{"16-bit", 2.0}, {"fp8", 1.0}, {"nf4", (4 + 0.125 + 1.0 / 512) / 8}}) {
         const Scenario s = scenario_of(kPlan + fmt::format(", adapters: {{rank: 16, base: {}}}", base));
-        const MemoryUse use = memory_by_stage(s.model, s.plan, s.software)[0];
+        const MemoryUse use = memory_by_stage(s.as<TrainingKind>().model, s.as<TrainingKind>().plan, s.as<TrainingKind>().software)[0];
         CHECK(use.weights == doctest::Approx(2 * trained + 4 * bytes * kLayer + rest).epsilon(1e-12));
         CHECK(use.gradients == doctest::Approx(2 * trained).epsilon(1e-12));
         CHECK(use.optimizer == doctest::Approx(12 * trained).epsilon(1e-12));
     }
     // ZeRO-3 shares all of them.
     const Scenario shared = scenario_of(kAdapted + ", zero: 3");
-    CHECK(memory_by_stage(shared.model, shared.plan, shared.software)[0].weights ==
+    CHECK(memory_by_stage(shared.as<TrainingKind>().model, shared.as<TrainingKind>().plan, shared.as<TrainingKind>().software)[0].weights ==
           doctest::Approx((2 * trained + 2 * 4 * kLayer + rest) / 8).epsilon(1e-12));
 }
 
@@ -80,7 +82,7 @@ TEST_CASE("inputs of frozen products are kept for adapters alone") {
         const std::string adapters =
             modules.empty() ? "" : fmt::format(", adapters: {{rank: 16, modules: '{}'}}", modules);
         const Scenario s = scenario_of(kPlan + adapters);
-        return memory_by_stage(s.model, s.plan, s.software)[0].activations;
+        return memory_by_stage(s.as<TrainingKind>().model, s.as<TrainingKind>().plan, s.as<TrainingKind>().software)[0].activations;
     };
     const double token = 4 * 512.0;  // of all layers
     const double all = kept("");
@@ -98,8 +100,9 @@ TEST_CASE("the backward pass of frozen weights has one product for two, and adap
     CHECK(adapted.hardware_flops / 8 ==
           doctest::Approx(4 * tokens * (4 * kLayer + kTable) + 6 * tokens * trained + attention).epsilon(1e-9));
     const Scenario s = scenario_of(kAdapted);
-    CHECK(adapted.model_flops == doctest::Approx(8 * tokens * flops_per_token(s.model, s.plan)));
-    CHECK(s.model.flops_per_token() - flops_per_token(s.model, s.plan) ==
+    const auto& training = s.as<TrainingKind>();
+    CHECK(adapted.model_flops == doctest::Approx(8 * tokens * flops_per_token(training.model, training.plan)));
+    CHECK(training.model.flops_per_token() - flops_per_token(training.model, training.plan) ==
           doctest::Approx(2 * (4 * kLayer + kTable) - 6 * trained));
     CHECK(adapted.iteration_s < train(scenario_of(kPlan)).iteration_s);
 }

@@ -1,6 +1,7 @@
 // The host of a training step: what it launches, when its device waits for it.
 
 #include "tests/support/scenarios.hpp"
+#include "tools/driver/kinds/training.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -29,7 +30,7 @@ plan: {{{}, global_batch: 16}}
 software: {{preset: megatron-core-2024, step_overhead: 10 ms, pipeline_sync: {}}}
 )",
                                                 plan, sync));
-        s.software.launch.value = launch;
+        s.as<TrainingKind>().software.launch.value = launch;
         return train(s);
     };
     const char* kDataParallel = "data: 8, micro_batch: 1";

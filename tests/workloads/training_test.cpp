@@ -1,5 +1,6 @@
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
+#include "tools/driver/kinds/training.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -51,8 +52,9 @@ plan: {pipeline: 8, micro_batch: 1, global_batch: 16, overlap: {pipeline: true}}
 software: {preset: megatron-core-2024, launch: 0 us, step_overhead: 0 s}
 network: {collectives: ideal}
 )");
-        s.plan.schedule = schedule;
-        s.plan.chunks = schedule->chunked ? 2 : 1;
+        auto& training = s.as<TrainingKind>();
+        training.plan.schedule = schedule;
+        training.plan.chunks = schedule->chunked ? 2 : 1;
         s.cluster.node.intra_bandwidth.value = 1e14;  // sends take no time
         s.cluster.node.intra_latency.value = 0;
         const TrainingResult r = train(s);
@@ -60,9 +62,9 @@ network: {collectives: ideal}
                             r.booked[static_cast<std::size_t>(Category::backward)];
         const double pass_pair = work / 16;  // of one micro-batch
         if (std::string(schedule->name) != "hanayo") {  // waves wait as pipeline_schedules_test.cpp has it
-            CHECK(schedule->bubble(s.plan.shape()) == 7.0 / static_cast<double>(s.plan.chunks));
+            CHECK(schedule->bubble(training.plan.shape()) == 7.0 / static_cast<double>(training.plan.chunks));
         }
-        CHECK(r.bubble_s == doctest::Approx(schedule->bubble(s.plan.shape()) * pass_pair).epsilon(0.04));
+        CHECK(r.bubble_s == doctest::Approx(schedule->bubble(training.plan.shape()) * pass_pair).epsilon(0.04));
     }
 }
 
@@ -124,6 +126,7 @@ plan: {pipeline: 8, data: 2, micro_batch: 1, global_batch: 24, schedule: breadth
 software: {preset: megatron-core-2024, launch: 0 us, step_overhead: 0 s, waits_at_ends: false}
 network: {collectives: ideal}
 )");
+    auto& training = s.as<TrainingKind>();
     s.cluster.node.intra_bandwidth.value = 1e14;
     s.cluster.node.intra_latency.value = 0;
     const TrainingResult r = train(s);
@@ -132,30 +135,30 @@ network: {collectives: ideal}
     };
     const double work = booked(r, Category::forward) + booked(r, Category::backward);
     CHECK(r.bubble_s / work == doctest::Approx(7.0 / 24).epsilon(0.04));  // the last stage has the final norm, too
-    CHECK(schedule.bubble(s.plan.shape()) / 12 == 7.0 / 24);
-    CHECK(schedule.in_flight(s.plan.shape()) == std::vector<std::uint32_t>(8, 24));
+    CHECK(schedule.bubble(training.plan.shape()) / 12 == 7.0 / 24);
+    CHECK(schedule.in_flight(training.plan.shape()) == std::vector<std::uint32_t>(8, 24));
     // Fewer micro-batches than stages: the second chunk waits for the far end too.
-    s.plan.global_batch = 8;
-    CHECK(schedule.bubble(s.plan.shape()) == (7 + 4) / 2.0);
+    training.plan.global_batch = 8;
+    CHECK(schedule.bubble(training.plan.shape()) == (7 + 4) / 2.0);
     const TrainingResult few = train(s);
     const double few_work = booked(few, Category::forward) + booked(few, Category::backward);
     CHECK(few.bubble_s / few_work == doctest::Approx(5.5 / 4).epsilon(0.04));
     // The gradients of chunk 1 are final when half of the backward passes are still to come, and go meanwhile; an
     // interleaved schedule ends its last groups of both chunks close together.
-    s.plan.global_batch = 32;
-    const auto passes = schedule.order(s.plan.shape())[3];
+    training.plan.global_batch = 32;
+    const auto passes = schedule.order(training.plan.shape())[3];
     const auto last_of_chunk_1 = std::find(passes.rbegin(), passes.rend(), Pass{PassWork::backward, 1, 15});
     CHECK(last_of_chunk_1 - passes.rbegin() == 16);
     const double hidden = train(s).iteration_s;
-    s.plan.schedule = &schedule_named("interleaved");
-    const auto interleaved = s.plan.schedule->order(s.plan.shape())[3];
+    training.plan.schedule = &schedule_named("interleaved");
+    const auto interleaved = training.plan.schedule->order(training.plan.shape())[3];
     CHECK(std::find(interleaved.rbegin(), interleaved.rend(), Pass{PassWork::backward, 1, 15}) - interleaved.rbegin() ==
           8);
     CHECK(hidden <= train(s).iteration_s * (1 + 1e-9));
     // What it needs is said by its row.
-    s.plan.schedule = &schedule;
-    s.plan.pipeline = 1;
-    s.plan.data = 16;
+    training.plan.schedule = &schedule;
+    training.plan.pipeline = 1;
+    training.plan.data = 16;
     CHECK_THROWS_AS((void)train(s), const InfeasibleError&);
 }
 
@@ -218,9 +221,9 @@ model: {layers: 4, hidden: 2048, heads: 16, vocabulary: 32000, sequence: 1024}
 plan: {data: 32, micro_batch: 1, global_batch: 32, recompute: full, zero: 3}
 software: {preset: megatron-deepspeed-2022, launch: 1 us}
 )");
-    s.software.piece_time.value = 1e-6;
+    s.as<TrainingKind>().software.piece_time.value = 1e-6;
     const double fast = train(s).iteration_s;
-    s.software.piece_time.value = 4e-6;
+    s.as<TrainingKind>().software.piece_time.value = 4e-6;
     const double slow = train(s).iteration_s;
     // A layer's 4 matrices are gathered forward, for the recomputation and backward, its 12 tensors reduced, and the 8
     // small ones gathered after the step; the (tied) embedding is gathered three times and reduced once.
@@ -239,9 +242,9 @@ software: megatron-core-2024
 network: {{collectives: ideal}}
 )",
                                                 plan));
-        s.software.gradient_bucket.value = bucket;
-        s.software.gradient_bucket_per_rank.value = 0;
-        s.software.communication_units.value = 0;
+        s.as<TrainingKind>().software.gradient_bucket.value = bucket;
+        s.as<TrainingKind>().software.gradient_bucket_per_rank.value = 0;
+        s.as<TrainingKind>().software.communication_units.value = 0;
         return train(s).iteration_s;
     };
     const double late = seconds("overlap: {data: false}", 1);
@@ -269,7 +272,7 @@ model: {layers: 16, hidden: 4096, heads: 32, vocabulary: 32000, sequence: 2048}
 plan: {data: 8, zero: 3, global_batch: 16, overlap: {data: true}}
 software: pytorch-fsdp
 )");
-        s.software.communication_units.value = units;
+        s.as<TrainingKind>().software.communication_units.value = units;
         return train(s).iteration_s;
     };
     CHECK(seconds(10) > 1.001 * seconds(0));
@@ -313,9 +316,9 @@ plan: {{data: 8, global_batch: 8, precision: fp8, fp8_scaling: {}}}
 software: megatron-core-2024
 )",
                                                 scaling));
-        s.software.fused_casts = fused;
-        s.software.fused_activation_casts = activation;
-        s.software.launch.value = 0;
+        s.as<TrainingKind>().software.fused_casts = fused;
+        s.as<TrainingKind>().software.fused_activation_casts = activation;
+        s.as<TrainingKind>().software.launch.value = 0;
         return train(s).booked[static_cast<std::size_t>(Category::forward)];
     };
     const double delayed = forward("delayed", true);
@@ -329,11 +332,11 @@ software: megatron-core-2024
     const Scenario s = test::scenario(
         "orrery: 1\nkind: training\ncluster: {nodes: 1, node: dgx-h100}\nmodel: gpt3-175b\nplan: {data: 8, "
         "global_batch: 8}\n");
-    const CostModel& device = models.device(s.cluster.node.gpu, s.compute);
+    const CostModel& device = models.device(s.cluster.node.gpu, s.as<TrainingKind>().compute);
     const double slowdown = test::scenario(
                                 "orrery: 1\nkind: training\ncluster: {nodes: 1, node: dgx-h100}\nmodel: "
                                 "gpt3-175b\nplan: {data: 8, global_batch: 8}\nsoftware: megatron-core-2024\n")
-                                .software.kernel_slowdown.value;
+                                .as<TrainingKind>().software.kernel_slowdown.value;
     const auto cast = [&](double width, double bytes) {
         return slowdown * device.seconds(Streaming{4096.0 * width * bytes, 1}).value();
     };
@@ -363,7 +366,7 @@ plan: {{data: 8, global_batch: 8{}}}
 software: {}
 )",
                                                       heads, plan, software));
-        return memory_of(s.model, s.plan, s.software, LayerMix{4}, false, false, 1).activations;
+        return memory_of(s.as<TrainingKind>().model, s.as<TrainingKind>().plan, s.as<TrainingKind>().software, LayerMix{4}, false, false, 1).activations;
     };
     const double sbh = 4 * 4096.0 * 4096.0;
     const double wide = activations("", "", "megatron-core-2024");
@@ -434,7 +437,7 @@ TEST_CASE(
     const Scenario s = read_scenario(tree, "test", test::data());
     const double h = 2048;
     const double weights = 8 * (4 * h * h + 8 * h * h) + 32000 * h;
-    CHECK(s.model.flops_per_token() == doctest::Approx(6 * weights + 12 * 8 * h * 512));
+    CHECK(s.as<TrainingKind>().model.flops_per_token() == doctest::Approx(6 * weights + 12 * 8 * h * 512));
     const TrainingResult r = train(s);
     // Flash attention recomputes scores: ten products backward instead of eight, 7/6 of the attention's share in all.
     const double attention = 12 * 8 * h * 512 * 64 * 1024;
@@ -445,7 +448,7 @@ TEST_CASE("an iteration takes at least its work at peak rate, and more under ful
     YamlNode tree = parse_yaml(kTwoStages, "test.yaml");
     const auto passes_alone = [&] {
         Scenario s = read_scenario(tree, "test", test::data());
-        s.software.step_overhead.value = 0;
+        s.as<TrainingKind>().software.step_overhead.value = 0;
         return train(s);
     };
     const TrainingResult full = passes_alone();
@@ -463,7 +466,7 @@ TEST_CASE("recomputing some layers lies between none and all by as many, in time
         return read_scenario(tree, "test", test::data());
     };
     const auto kept = [](const Scenario& s) {
-        return memory_of(s.model, s.plan, s.software, LayerMix{4}, false, false, 3).activations;
+        return memory_of(s.as<TrainingKind>().model, s.as<TrainingKind>().plan, s.as<TrainingKind>().software, LayerMix{4}, false, false, 3).activations;
     };
     const Scenario all = with("plan.recompute=full");
     const Scenario one = with("plan.recompute_layers=1");
@@ -491,9 +494,9 @@ TEST_CASE("modules computed again are not kept: norms, the core, the activation 
     };
     const auto saved = [&](const Scenario& s) {
         Scenario plain = s;
-        plain.plan.recompute = Recompute::none;
+        plain.as<TrainingKind>().plan.recompute = Recompute::none;
         const auto kept = [](const Scenario& of) {
-            return memory_of(of.model, of.plan, of.software, LayerMix{4}, false, false, 3).activations;
+            return memory_of(of.as<TrainingKind>().model, of.as<TrainingKind>().plan, of.as<TrainingKind>().software, LayerMix{4}, false, false, 3).activations;
         };
         return (kept(plain) - kept(s)) / (1024 * 2048.0);  // in values of a layer's input
     };
@@ -506,8 +509,8 @@ TEST_CASE("modules computed again are not kept: norms, the core, the activation 
     CHECK(saved(with("norm, attention")) == doctest::Approx(12 * (4 + 2 / 4.0)));
     const double none = train([&] {
                             Scenario s = with("norm");
-                            s.plan.recompute = Recompute::none;
-                            s.plan.recompute_modules.clear();
+                            s.as<TrainingKind>().plan.recompute = Recompute::none;
+                            s.as<TrainingKind>().plan.recompute_modules.clear();
                             return s;
                         }())
                             .iteration_s;
@@ -566,8 +569,8 @@ software: {{preset: megatron-core-2024, {}}}
 network: {{collectives: ideal}}
 )",
                                                 model, plan, software));
-        s.software.launch.value = 0;
-        s.software.kernel_slowdown.value = 1;
+        s.as<TrainingKind>().software.launch.value = 0;
+        s.as<TrainingKind>().software.kernel_slowdown.value = 1;
         return train(s).iteration_s;
     };
     const char* const kSeparate = "fused_biases: false";

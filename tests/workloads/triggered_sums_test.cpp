@@ -3,6 +3,7 @@
 
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
+#include "tools/driver/kinds/training.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -66,7 +67,7 @@ TEST_CASE("sums that tiles start take no compute units, and near memory fewer by
 TEST_CASE("a compiler that only cuts hides neither sums of several gradients nor inputs gathered again") {
     const auto of = [](bool cuts_only, int layers) {
         Scenario s = scenario_of("tensor: full", layers);
-        s.software.cuts_only = cuts_only;
+        s.as<TrainingKind>().software.cuts_only = cuts_only;
         return train(s).booked[static_cast<std::size_t>(Category::tensor_communication)];
     };
     // Of ten collectives two gathers of the input and two sums of its gradient wait; of the other six one of eight pieces each.
@@ -78,12 +79,12 @@ TEST_CASE("a compiler that only cuts hides neither sums of several gradients nor
 TEST_CASE("gathers before products with scales of rows stay whole where the compiler does not cut them") {
     const auto of = [](bool whole, Fp8Scaling scaling, int layers) {
         Scenario s = scenario_of("tensor: full", layers);
-        s.plan.precision = Precision::fp8;
-        s.plan.fp8_scaling = scaling;
+        s.as<TrainingKind>().plan.precision = Precision::fp8;
+        s.as<TrainingKind>().plan.fp8_scaling = scaling;
         s.cluster.node.gpu.flops_fp8 = s.cluster.node.gpu.flops_bf16;
-        s.software.fused_casts = false;  // so that gathers are of 16 bits
-        s.software.cuts_only = true;
-        s.software.whole_row_gathers = whole;
+        s.as<TrainingKind>().software.fused_casts = false;  // so that gathers are of 16 bits
+        s.as<TrainingKind>().software.cuts_only = true;
+        s.as<TrainingKind>().software.whole_row_gathers = whole;
         return train(s).booked[static_cast<std::size_t>(Category::tensor_communication)];
     };
     const auto waits = [&](bool whole, Fp8Scaling scaling) { return of(whole, scaling, 16) - of(whole, scaling, 8); };
@@ -97,8 +98,8 @@ TEST_CASE("a sequence that is not the outermost dimension is copied beside each 
     const auto copies = [](const char* overlap, Category category, bool sequence_parallel) {
         const auto of = [&](bool copied, int layers) {
             Scenario s = scenario_of(overlap, layers, sequence_parallel);
-            s.software.copies_sequences = copied;
-            s.software.cuts_only = true;
+            s.as<TrainingKind>().software.copies_sequences = copied;
+            s.as<TrainingKind>().software.cuts_only = true;
             return train(s).booked[static_cast<std::size_t>(category)];
         };
         return (of(true, 16) - of(true, 8)) - (of(false, 16) - of(false, 8));
@@ -108,7 +109,7 @@ TEST_CASE("a sequence that is not the outermost dimension is copied beside each 
     const double read_and_written = 2 * 4.0 * 4096 * 8192 * 2;  // bytes of a copy
     const Scenario s = scenario_of("tensor: none", 8, true);
     const DeviceSpec& gpu = s.cluster.node.gpu;
-    const double second = gpu.memory_bandwidth.value * gpu.memory_efficiency.value / s.software.kernel_slowdown.value;
+    const double second = gpu.memory_bandwidth.value * gpu.memory_efficiency.value / s.as<TrainingKind>().software.kernel_slowdown.value;
     CHECK(forward == doctest::Approx(8 * 2 * 4 * read_and_written / second).epsilon(0.03));
     CHECK(copies("tensor: none", Category::backward, true) == doctest::Approx(1.5 * forward));
     // What is cut needs none: inputs gathered again and sums of gradients are not.
@@ -121,11 +122,11 @@ TEST_CASE(
     "casts for scales of rows take longer where they reduce over columns, and what promoted products make is scaled") {
     const auto seconds = [](double rate, bool rescales) {
         Scenario s = scenario_of("");
-        s.plan.precision = Precision::fp8;
-        s.plan.fp8_scaling = Fp8Scaling::row;
+        s.as<TrainingKind>().plan.precision = Precision::fp8;
+        s.as<TrainingKind>().plan.fp8_scaling = Fp8Scaling::row;
         s.cluster.node.gpu.flops_fp8 = s.cluster.node.gpu.flops_bf16;
-        s.software.column_casts.value = rate;
-        s.software.rescales_products = rescales;
+        s.as<TrainingKind>().software.column_casts.value = rate;
+        s.as<TrainingKind>().software.rescales_products = rescales;
         return train(s).iteration_s;
     };
     // What rates below one add goes with their inverse.
@@ -139,9 +140,9 @@ TEST_CASE(
 TEST_CASE("one rank has nothing to sum, and sums in memory need tiles") {
     const auto alone = [](const char* overlap) {
         Scenario s = scenario_of(overlap);
-        s.plan.tensor = 1;
-        s.plan.data = 8;
-        s.plan.micro_batch = 1;
+        s.as<TrainingKind>().plan.tensor = 1;
+        s.as<TrainingKind>().plan.data = 8;
+        s.as<TrainingKind>().plan.micro_batch = 1;
         return train(s).iteration_s;
     };
     CHECK(alone("tensor: tiles") == alone(""));

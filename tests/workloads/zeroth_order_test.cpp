@@ -1,6 +1,7 @@
 // Steps of two forward passes: closed forms of their traffic and memory, and what a plan must say.
 
 #include "tests/support/scenarios.hpp"
+#include "tools/driver/kinds/training.hpp"
 #include "workloads/training/memory.hpp"
 
 #include <doctest/doctest.h>
@@ -29,7 +30,8 @@ double seconds(const Scenario& scenario) {
     return metric(scenario, "iteration_time_s");
 }
 double weights(const Scenario& s) {
-    return weights_of(s.model, s.plan, mix_of(s.model, 0, s.model.layers), s.model.tied_embeddings ? 1 : 2).total();
+    const auto& training = s.as<TrainingKind>();
+    return weights_of(training.model, training.plan, mix_of(training.model, 0, training.model.layers), training.model.tied_embeddings ? 1 : 2).total();
 }
 std::string refused(const Scenario& scenario) {
     try {
@@ -65,7 +67,7 @@ TEST_CASE("ranks that share the weights fetch their shares alone, those that do 
 TEST_CASE("a zeroth-order rank holds weights and the layer in work, and no gradients and states") {
     constexpr double kGib = 1024.0 * 1024 * 1024;
     const Scenario here = job("micro_batch: 1, global_batch: 1, zeroth_order: {}", 1, false);
-    const MemoryUse use = memory_by_stage(here.model, here.plan, here.software).front();
+    const MemoryUse use = memory_by_stage(here.as<TrainingKind>().model, here.as<TrainingKind>().plan, here.as<TrainingKind>().software).front();
     CHECK(use.gradients == 0);
     CHECK(use.optimizer == 0);
     CHECK(use.weights == doctest::Approx(2 * weights(here)));
@@ -77,25 +79,26 @@ TEST_CASE("a zeroth-order rank holds weights and the layer in work, and no gradi
 TEST_CASE("passes divided over two ranks take half the products and one perturbation less") {
     const Scenario both = job("data: 2, micro_batch: 1, global_batch: 2, zeroth_order: {}", 2, false);
     const Scenario one = job("data: 2, micro_batch: 1, global_batch: 1, zeroth_order: {perturbation: 2}", 2, false);
+    const auto& training = one.as<TrainingKind>();
     // The same work a step of half the batch on each rank: hfu x time counts the products of a rank.
     const auto work = [](const Scenario& s) { return metric(s, "hfu") * seconds(s); };
     CHECK(work(both) / work(one) == doctest::Approx(2).epsilon(1e-9));
-    const DirectionKernels perturbation = direction_kernels(one.plan, false);
-    CHECK(both.plan.zeroth_order.perturbations() == 3);
-    CHECK(one.plan.zeroth_order.perturbations() == 2);
+    const DirectionKernels perturbation = direction_kernels(training.plan, false);
+    CHECK(both.as<TrainingKind>().plan.zeroth_order.perturbations() == 3);
+    CHECK(training.plan.zeroth_order.perturbations() == 2);
     CHECK(perturbation.bytes == 16);
-    CHECK(direction_kernels(one.plan, true).bytes == 26);
+    CHECK(direction_kernels(training.plan, true).bytes == 26);
     // Fused, both read and write each weight.
-    PlanSpec fused = one.plan;
+    PlanSpec fused = training.plan;
     fused.fusion = Fusion::fused;
     CHECK(direction_kernels(fused, true).bytes == 4);
 }
 
 TEST_CASE("a zeroth-order step counts the operations of two forward passes") {
     const Scenario s = job("micro_batch: 1, global_batch: 1, zeroth_order: {}", 1, false);
-    const double tokens = static_cast<double>(s.model.sequence);
+    const double tokens = static_cast<double>(s.as<TrainingKind>().model.sequence);
     const double rate = metric(s, "tflops_per_gpu") * 1e12 * seconds(s);
-    CHECK(rate == doctest::Approx(tokens * s.model.flops_per_token() * 2 / 3));
+    CHECK(rate == doctest::Approx(tokens * s.as<TrainingKind>().model.flops_per_token() * 2 / 3));
 }
 
 TEST_CASE("what zeroth-order steps do not have is refused") {

@@ -4,6 +4,7 @@
 #include "sim/base/text.hpp"
 #include "sim/config/units.hpp"
 #include "sim/record/metric_table.hpp"
+#include "tools/driver/run.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -9,6 +9,7 @@
 //   inputs: {...}                                                (written by --update)
 
 #include "tools/check/inputs.hpp"
+#include "tools/driver/model_cache.hpp"
 
 #include <optional>
 #include <string>

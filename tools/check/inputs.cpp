@@ -6,6 +6,10 @@
 #include "sim/base/random.hpp"
 #include "sim/config/units.hpp"
 #include "tools/driver/kind.hpp"
+#include "tools/driver/kinds/cluster.hpp"
+#include "tools/driver/kinds/replay.hpp"
+#include "tools/driver/kinds/serving.hpp"
+#include "tools/driver/kinds/training.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -51,30 +55,33 @@ std::string hash_of_file(const std::string& path) {
 // Files of tables that a run of the scenario reads.
 static std::set<std::string> tables_of(const Scenario& scenario, const DataDirectory& data) {
     std::set<std::string> out;
-    for (const JobSpec& job : scenario.jobs) {
-        out.merge(tables_of(job.scenario, data));
+    const std::vector<const JobSpec*> jobs = jobs_of(scenario);
+    for (const JobSpec* job : jobs) {
+        out.merge(tables_of(job->scenario, data));
     }
-    const KindRow& kind = row_of(scenario.kind);
-    if (!scenario.jobs.empty()) {
+    if (!jobs.empty()) {
         return out;
     }
-    if (kind.kernels && scenario.compute == ComputeKind::calibrated) {
+    const auto* training = scenario.find<TrainingKind>();
+    const auto* serving = scenario.find<ServingKind>();
+    const bool calibrated = (training != nullptr && training->compute == ComputeKind::calibrated) ||
+                            (serving != nullptr && serving->compute == ComputeKind::calibrated);
+    if (calibrated) {
         std::vector<const DeviceSpec*> devices = {&scenario.cluster.node.gpu};
         for (const GroupSpec& group : scenario.cluster.groups) {
             devices.push_back(&group.node.gpu);
         }
-        for (const PhaseSpec* phase : {&scenario.engine.mixed, &scenario.engine.prefill, &scenario.engine.decode}) {
-            if (phase->other_device) {
-                devices.push_back(&phase->device);
-            }
-        }
+        Scenario asked = scenario;
+        const std::vector<DeviceSpec*> own = asked.own->own_devices();
+        devices.insert(devices.end(), own.begin(), own.end());
         for (const DeviceSpec* device : devices) {
-            for (std::string& file : kernel_files(*device, data, scenario.engine.software.kernels)) {
+            for (std::string& file : kernel_files(*device, data, serving != nullptr ? serving->engine.software.kernels : KernelSets())) {
                 out.insert(std::move(file));
             }
         }
     }
-    if (const std::string& recorded = scenario.replay.recorded_on; !recorded.empty()) {
+    const auto* replay = scenario.find<RecordKind>();
+    if (const std::string recorded = replay != nullptr ? replay->replay.recorded_on : ""; !recorded.empty()) {
         out.insert(data.path("models/data/devices/" + recorded + ".yaml"));
         for (const DeviceSpec& device : {read_device(recorded, data), scenario.cluster.node.gpu}) {
             for (std::string& file : kernel_files(device, data, {})) {
@@ -82,7 +89,7 @@ static std::set<std::string> tables_of(const Scenario& scenario, const DataDirec
             }
         }
     }
-    if (kind.network.library && scenario.network.collectives != LibraryKind::ideal) {
+    if (scenario.kind().network.library && scenario.network.collectives != LibraryKind::ideal) {
         const auto add = [&](const NodeSpec& node) {
             out.insert(data.path("models/data/collectives/between/" + node.between + ".yaml"));
             out.insert(data.path("models/data/collectives/" + node.collectives + ".fit"));

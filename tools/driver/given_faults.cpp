@@ -69,7 +69,7 @@ bool stops(const Fault& fault) {
 
 // Why a kind cannot honour a fault; empty: it can.
 std::string refusal(const Scenario& scenario, const Fault& fault) {
-    const std::string& kind = row_of(scenario.kind).name;
+    const std::string kind = scenario.kind().name;
     if (on_links(fault)) {
         const bool between = fault.place.what == Place::What::spine || fault.place.what == Place::What::leaf_spine;
         return between && !scenario.network.by_packet()
@@ -77,12 +77,12 @@ std::string refusal(const Scenario& scenario, const Fault& fault) {
                    : "";
     }
     if (stops(fault)) {
-        return scenario.kind == ScenarioKind::network
+        return !scenario.own->has_ranks()
                    ? "flows have no ranks that could die: give 'link-down' of the host's NIC"
                    : "";
     }
     if (fault.kind == FaultKind::slow && on_processors(fault.place)) {
-        return scenario.kind == ScenarioKind::cluster
+        return scenario.own->holds_jobs()
                    ? ""
                    : fmt::format("in kind {} no kernels are priced that it could slow: its NIC may be 'degraded'",
                                  kind);
@@ -102,26 +102,10 @@ void check_jobs(const Scenario& scenario, const std::vector<Fault>& faults, cons
     const bool links = std::any_of(faults.begin(), faults.end(), on_links);
     const bool processors =
         std::any_of(faults.begin(), faults.end(), [](const Fault& fault) { return !on_links(fault); });
-    const std::int64_t gpus = scenario.cluster.node.gpus;
-    for (const JobSpec& job : scenario.jobs) {
-        const PlanSpec& plan = job.scenario.plan;
-        if (job.scenario.kind == ScenarioKind::serving && (processors || job.scenario.engine.faults.given)) {
-            errors.push_back(mark.error(
-                fmt::format("job '{}' serves: faults of its GPUs, and all where it has some, stand in its own 'faults'",
-                            job.name)));
-        }
-        const bool trains = job.scenario.kind == ScenarioKind::training;
-        if (trains && links && plan.replica_ranks() > gpus) {
-            errors.push_back(mark.error(
-                fmt::format("job '{}' has tensor x context {} on nodes of {} GPUs: what these exchange is priced "
-                            "before the run, where no link can fail",
-                            job.name, plan.replica_ranks(), gpus)));
-        }
-        if (trains && links && plan.experts.expert * plan.expert_tensor() > gpus) {
-            errors.push_back(mark.error(fmt::format(
-                "job '{}' spreads its experts over nodes: their exchanges are priced before the run, where no link "
-                "can fail",
-                job.name)));
+    const FaultReach reach{links, processors, scenario.cluster.node.gpus};
+    for (const JobSpec* job : jobs_of(scenario)) {
+        for (const std::string& text : job->scenario.own->refusals(reach)) {
+            errors.push_back(mark.error(fmt::format("job '{}' {}", job->name, text)));
         }
     }
 }
@@ -134,14 +118,14 @@ bool hits(const Place& place, GpuId gpu, const Fabric& fabric) {
 
 void check_given_faults(const YamlNode& root, const Scenario& scenario, std::vector<Diagnostic>& errors) {
     const YamlNode* node = root.find("faults");
-    if (!scenario.faults.given || node == nullptr || names_lines_of(errors, root, "cluster")) {
+    if (!faults_of(scenario).given || node == nullptr || names_lines_of(errors, root, "cluster")) {
         return;  // places are those of the cluster
     }
     if (const YamlNode* kind = node->find("kind"); kind != nullptr && kind->scalar == "none") {
         errors.push_back(kind->mark.error("'none' has no parameters: leave 'kind' out, or all of the others"));
         return;
     }
-    if (scenario.faults.events.empty() && scenario.faults.trace.empty()) {
+    if (faults_of(scenario).events.empty() && faults_of(scenario).trace.empty()) {
         errors.push_back(node->mark.error("'faults' names none: it needs 'events' or a 'trace'"));
         return;
     }
@@ -151,9 +135,6 @@ void check_given_faults(const YamlNode& root, const Scenario& scenario, std::vec
     if (scenario.network.packets.skip_error > 0) {
         errors.push_back(scenario.network_mark.error(
             "network.skip goes with networks that stay as they are: leave it out beside faults"));
-    }
-    if (scenario.kind == ScenarioKind::collective && scenario.collective.slow_rank >= 0) {
-        errors.push_back(node->mark.error("collective.slow_rank is a fault too: give it here, as 'degraded' of a NIC"));
     }
     const auto shape_if_known = [&]() -> std::optional<JobShape> {
         try {
@@ -167,14 +148,14 @@ void check_given_faults(const YamlNode& root, const Scenario& scenario, std::vec
         return;
     }
     const JobShape& shape = *known;
-    check_faults(*node, {}, scenario.faults.events, shape, errors);
+    check_faults(*node, {}, faults_of(scenario).events, shape, errors);
     if (!errors.empty()) {
         return;
     }
     const YamlNode* list = node->find("events");
     std::vector<Fault> faults;
-    for (std::size_t i = 0; i < scenario.faults.events.size(); ++i) {
-        const EventSpec& event = scenario.faults.events[i];
+    for (std::size_t i = 0; i < faults_of(scenario).events.size(); ++i) {
+        const EventSpec& event = faults_of(scenario).events[i];
         Fault fault{event.kind, {}, event.factor, event.lasts_s};
         std::string problem;
         (void)parse_place(event.where, shape, fault.place, problem);
@@ -189,18 +170,18 @@ void check_given_faults(const YamlNode& root, const Scenario& scenario, std::vec
 
 std::vector<TimedFault> given_faults(const Scenario& scenario, const Fabric& fabric) {
     std::vector<TimedFault> out;
-    if (!scenario.faults.given) {
+    if (!faults_of(scenario).given) {
         return out;
     }
     const JobShape shape = whole_shape(fabric);
-    for (const EventSpec& event : scenario.faults.events) {
+    for (const EventSpec& event : faults_of(scenario).events) {
         TimedFault one{event.at_s, {event.kind, {}, event.factor, event.lasts_s}};
         std::string problem;
         ORRERY_ASSERT(parse_place(event.where, shape, one.fault.place, problem));
         out.push_back(one);
     }
-    if (!scenario.faults.trace.empty()) {
-        const std::string path = scenario.file(scenario.faults.trace);
+    if (!faults_of(scenario).trace.empty()) {
+        const std::string path = scenario.file(faults_of(scenario).trace);
         for (const TimedFault& one : read_fault_trace(path, shape)) {
             if (const std::string text = refusal(scenario, one.fault); !text.empty()) {
                 throw ConfigError(
@@ -257,13 +238,14 @@ void require_alive(const Scenario& scenario, const std::vector<TimedFault>& faul
             }
         }
     };
-    if (scenario.jobs.empty()) {
-        const bool some = scenario.kind == ScenarioKind::collective && scenario.collective.ranks > 0;
-        check("the run", Placement(fabric),
-              some ? static_cast<std::uint32_t>(scenario.collective.ranks) : fabric.gpus(), 0, out.seconds);
+    const std::vector<const JobSpec*> jobs = jobs_of(scenario);
+    if (jobs.empty()) {
+        const std::int64_t ranks = scenario.own->ranks_taken();
+        check("the run", Placement(fabric), ranks > 0 ? static_cast<std::uint32_t>(ranks) : fabric.gpus(), 0,
+              out.seconds);
     }
-    for (std::size_t i = 0; i < scenario.jobs.size(); ++i) {
-        const JobSpec& job = scenario.jobs[i];
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+        const JobSpec& job = *jobs[i];
         const Placement placement(fabric, job.placed);
         check(fmt::format("job '{}'", job.name), placement, placement.gpus(), job.start,
               job.start + out.jobs[i].seconds);

@@ -1,11 +1,14 @@
 #pragma once
-// Kinds of scenarios, one file each under tools/driver/kinds and one row each in the table.
+// Kinds of scenarios, one file each under tools/driver/kinds and one row each in the table (kinds.cpp).
 //
-// A kind owns its sections of the YAML, what must hold between them, and how it becomes work of a simulation and that again a
-// summary. Nobody else asks which kind a scenario is to build or run it.
+// A kind owns its sections of the YAML, what must hold between them, what a run of them takes of this machine, and how they
+// become work of a simulation and that again a summary. Nobody else asks which kind a scenario is to build or run it.
 
+#include "tools/driver/run.hpp"
 #include "tools/driver/run_cost.hpp"
 #include "tools/driver/scenario.hpp"
+#include "workloads/faults/spec.hpp"
+#include "workloads/model/model_spec.hpp"
 
 #include <span>
 
@@ -32,6 +35,70 @@ struct RunContext {
     const std::vector<TimedFault>* faults = nullptr;  ///< given ones of the whole cluster; null: none
 };
 
+/// One of several scenarios on one cluster.
+struct JobSpec {
+    JobSpec();
+    std::string name;
+    std::string file;                   ///< as written; empty: the scenario stands in the job itself
+    std::string nodes;                  ///< as written: a count, or numbers and ranges
+    double start = 0;                   ///< s
+    std::vector<std::uint32_t> placed;  ///< the nodes that it has
+    Scenario scenario;                  ///< its cluster and network are those of the whole
+};
+
+/// What faults of a cluster would hit.
+struct FaultReach {
+    bool links;
+    bool processors;
+    std::int64_t gpus;  ///< of a node
+};
+
+/// What a scenario of one kind has beyond what all have.
+class KindSpec {
+  public:
+    virtual ~KindSpec() = default;
+    [[nodiscard]] virtual const KindRow& row() const = 0;
+    [[nodiscard]] virtual std::unique_ptr<KindSpec> copy() const = 0;
+    /// Names its sections.
+    virtual void describe(Fields& fields, const Scenario& whole) = 0;
+    /// Before reading: takes out what would only confuse.
+    virtual void tidy(YamlNode& /*root*/, std::vector<Diagnostic>& /*errors*/) const {}
+    /// After reading, of a scenario or of a job: keeps where its sections stand.
+    virtual void keep_marks(const YamlNode& /*root*/) {}
+    /// What single fields cannot see, and what is read beside the scenario's own file.
+    virtual void check(const YamlNode& /*root*/, const DataDirectory& /*data*/, Scenario& /*whole*/,
+                       std::vector<Diagnostic>& /*errors*/) {}
+    /// What a run will take of this machine.
+    [[nodiscard]] virtual RunCost cost(const Scenario& whole) const = 0;
+    /// Throws ConfigError or InfeasibleError.
+    [[nodiscard]] virtual std::unique_ptr<ScenarioRun> prepare(const RunContext& context) const = 0;
+
+    /// Runs on SimGrid, in a process of its own. Precondition: the row says that it can.
+    virtual void run_on_simgrid(const Scenario& whole, const RunOptions& options, const Fabric& fabric,
+                                RunOutput& out) const;
+
+    // What others ask of a scenario of any kind. The answers here are those of a kind that has nothing of the sort.
+    [[nodiscard]] virtual bool needs_nodes() const { return false; }     ///< with GPUs, and not bare hosts
+    [[nodiscard]] virtual bool prices_kernels() const { return false; }  ///< so that rates and limits of devices matter
+    [[nodiscard]] virtual bool changes_links() const { return false; }   ///< by faults of its own
+    [[nodiscard]] virtual bool sums_in_switches() const { return true; }  ///< where an all-reduce may
+    [[nodiscard]] virtual bool holds_jobs() const { return false; }
+    [[nodiscard]] virtual bool has_ranks() const { return true; }         ///< which may die
+    [[nodiscard]] virtual std::int64_t ranks_taken() const { return 0; }  ///< the first of the cluster's; 0: all
+    /// Why a job of this kind cannot honour faults of the cluster: clauses after its name.
+    [[nodiscard]] virtual std::vector<std::string> refusals(const FaultReach& /*faults*/) const { return {}; }
+    [[nodiscard]] virtual ModelSpec* own_model() { return nullptr; }
+    [[nodiscard]] virtual FaultsSpec* cluster_faults() { return nullptr; }
+    [[nodiscard]] virtual std::vector<DeviceSpec*> own_devices() { return {}; }  ///< in place of those of the nodes
+    [[nodiscard]] virtual std::vector<std::string*> own_files() { return {}; }   ///< every member that is the path of one
+    [[nodiscard]] virtual std::vector<JobSpec*> own_jobs() { return {}; }
+};
+
+/// The faults of a scenario's cluster; without any where its kind has none.
+[[nodiscard]] const FaultsSpec& faults_of(const Scenario& scenario);
+/// The scenarios that one of several jobs or parts holds.
+[[nodiscard]] std::vector<const JobSpec*> jobs_of(const Scenario& scenario);
+
 /// What a report draws of the timeline of a run: nothing, a row per rank, a row per stream, or that where there are few.
 enum class TimelineDrawing { none, ranks, streams, few_streams };
 
@@ -39,57 +106,23 @@ struct KindRow {
     const char* name;
     const char* headline;                ///< metric that a run of this kind is first judged by
     std::span<const char* const> cards;  ///< metrics that a report shows at its top, in this order
-    bool nodes;                          ///< needs nodes with GPUs, not bare hosts
-    bool messages;                       ///< runs on SimGrid too
-    bool kernels;                        ///< prices kernels: the rates of a device matter
-    bool requests;                       ///< serves requests, which can be listed one by one
-    bool plans = false;                  ///< has a parallel plan, which can be searched
-    bool jobs = false;                   ///< holds scenarios of other kinds
     TimelineDrawing drawing;
     NetworkUse network;
-    RunCost (*cost)(const Scenario& scenario);  ///< what a run will take of this machine
-    void (*describe)(Fields& fields, Scenario& scenario);
-    /// What single fields cannot see, and what is read beside the scenario's own file.
-    void (*check)(const YamlNode& root, const DataDirectory& data, Scenario& scenario, std::vector<Diagnostic>& errors);
-    /// Throws ConfigError or InfeasibleError.
-    std::unique_ptr<ScenarioRun> (*prepare)(const RunContext& context);
-    /// Before reading: takes out what would only confuse. Null: nothing to do.
-    void (*tidy)(YamlNode& root, std::vector<Diagnostic>& errors) = nullptr;
+    std::unique_ptr<KindSpec> (*make)();  ///< with its defaults
 };
 
-/// The row of a kind; the table is in the order of ScenarioKind.
-[[nodiscard]] const KindRow& row_of(ScenarioKind kind);
+template <class Kind>
+std::unique_ptr<KindSpec> make_kind() {
+    return std::make_unique<Kind>();
+}
 
-// One in each file of tools/driver/kinds.
-extern const KindRow kTrainingKind;
-extern const KindRow kCollectiveKind;
-extern const KindRow kNetworkKind;
-extern const KindRow kReplayKind;
-extern const KindRow kServingKind;
-extern const KindRow kClusterKind;
-extern const KindRow kRlKind;
+/// In the order that people see.
+[[nodiscard]] const std::vector<const KindRow*>& scenario_kinds();
+[[nodiscard]] const std::vector<std::string>& scenario_kind_names();
+/// Null: there is none of this name.
+[[nodiscard]] const KindRow* find_kind(const std::string& name);
 
-/// Runs messages on SimGrid, in a process of its own. Precondition: a kind that has messages.
-void run_on_simgrid(const Scenario& scenario, const RunOptions& options, const Fabric& fabric, RunOutput& out);
-
-// For kinds that hold scenarios of other kinds.
-
-/// Names the sections that a scenario has as a job of a cluster: `kind` and what belongs to it.
-void describe_job(Fields& fields, Scenario& scenario);
-/// Takes sections that only a whole scenario has out of a job, with an error for each.
-void refuse_shared_sections(YamlNode& job, std::vector<Diagnostic>& errors);
-/// The same for every job of a scenario that stands in it.
-void refuse_shared_of_jobs(YamlNode& root, std::vector<Diagnostic>& errors);
-/// Reads a job from a file's tree. `scenario` has the cluster and the network of the whole already.
-void read_job(const YamlNode& node, const DataDirectory& data, Scenario& scenario, std::vector<Diagnostic>& errors);
-/// What reading a scenario does after its fields.
-void complete_job(const YamlNode& node, const DataDirectory& data, Scenario& scenario, std::vector<Diagnostic>& errors);
-/// Names what a job is: a file or a scenario in place.
-void describe_job_source(Fields& fields, JobSpec& job);
-/// Reads and checks the scenario of a job of `whole`, in place or from its file. False: it cannot be looked at further.
-bool read_job_source(const YamlNode& item, const DataDirectory& data, const Scenario& whole, JobSpec& job,
-                     std::vector<Diagnostic>& errors);
-/// The nodes that a text names: "0-3,8". False: it is no such text.
-bool parse_nodes(const std::string& text, std::vector<std::uint32_t>& out);
+/// Names the key `kind`; a scenario of another kind than it says becomes one, with defaults.
+void describe_kind(Fields& fields, const Field& field, OwnSpec& own);
 
 }  // namespace orrery::inline driver

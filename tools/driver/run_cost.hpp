@@ -20,12 +20,26 @@ struct RunCost {
 
 [[nodiscard]] RunCost expected_cost(const Scenario& scenario);
 
-// For the rows of the kinds.
-[[nodiscard]] RunCost cost_of_training(const Scenario& scenario);
-[[nodiscard]] RunCost cost_of_collective(const Scenario& scenario);
-[[nodiscard]] RunCost cost_of_traffic(const Scenario& scenario);
-[[nodiscard]] RunCost cost_of_replay(const Scenario& scenario);
-[[nodiscard]] RunCost cost_of_serving(const Scenario& scenario);
-[[nodiscard]] RunCost cost_of_jobs(const Scenario& scenario);
+// For the kinds, which count what they simulate.
+
+/// Time and memory of one of what is counted; tests/bench measures them.
+struct UnitPrice {
+    double seconds;
+    double bytes;
+};
+inline constexpr UnitPrice kPacketHop = {2e-7, 0};
+inline constexpr UnitPrice kMessage = {4e-6, 500};  // of a fluid or analytic run, with what it waits for
+inline constexpr UnitPrice kTask = {4e-7, 70};      // of a training iteration or a replay
+inline constexpr double kHops = 4;                  // links of a path through a fabric of two tiers
+inline constexpr double kBytesPerRow = 60;          // of a trace of operations
+inline constexpr double kBytesPerLine = 30;         // of a trace of requests or flows
+
+[[nodiscard]] RunCost cost_of(double count, UnitPrice price, const char* what);
+/// Bytes of a file; 0 where it cannot be seen.
+[[nodiscard]] double size_of(const std::string& path);
+[[nodiscard]] double endpoints(const ClusterSpec& cluster);
+/// `crossing`: the share of bytes that leave their node.
+[[nodiscard]] RunCost cost_of_messages(const Scenario& s, double messages, double bytes, const UnitPrice& each,
+                                       double crossing = 1);
 
 }  // namespace orrery::inline driver

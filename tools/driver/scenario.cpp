@@ -1,34 +1,25 @@
 #include "tools/driver/scenario.hpp"
 
-#include "models/calibrated.hpp"
-#include "models/collective_library.hpp"
-#include "models/power_capped.hpp"
 #include "sim/base/input_file.hpp"
 #include "sim/base/random.hpp"
-#include "sim/device/power.hpp"
 #include "tools/driver/expect_key.hpp"
-#include "tools/driver/given_faults.hpp"
+#include "tools/driver/job.hpp"
 #include "tools/driver/kind.hpp"
 #include "tools/driver/named_model.hpp"
+#include "tools/driver/reading.hpp"
 #include "tools/driver/scenario_checks.hpp"
 #include "workloads/trace/flow_trace.hpp"
-#include "workloads/training/offload.hpp"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <array>
-#include <chrono>
 #include <filesystem>
 #include <set>
 
 namespace orrery::inline driver {
 
 namespace {
-
-constexpr const char* kSchemaVersionDoc = "version of the scenario language; this is 1";
 
 // FNV over the resolved text, as sixteen hexadecimal digits.
 std::string hash_text(const std::string& text) {
@@ -41,63 +32,18 @@ std::vector<LinkEvent> link_events_of(const Scenario& s) {
                         : read_link_events(s.file(file), fabric_of(s), pauses(s.network.packets));
 }
 
-const std::vector<const KindRow*>& kinds() {
-    static const std::vector<const KindRow*> kRows = {&kTrainingKind, &kCollectiveKind, &kNetworkKind, &kReplayKind,
-                                                      &kServingKind,  &kClusterKind,    &kRlKind};
-    return kRows;
-}
-
 }  // namespace
-
-const KindRow& row_of(ScenarioKind kind) {
-    return *kinds()[static_cast<std::size_t>(kind)];
-}
-
-void add_packet_metrics(const std::optional<PacketStatistics>& packets, Summary& out) {
-    if (!packets) {
-        return;
-    }
-    const auto count = [&](const char* name, std::uint64_t value) {
-        out.add(name, static_cast<double>(value), "packets");
-    };
-    count("packets_delivered", packets->packets_delivered);
-    count("packet_hops", packets->packet_hops);
-    count("control_hops", packets->control_hops);
-    count("drops", packets->drops);
-    count("trims", packets->trims);
-    count("retransmissions", packets->retransmissions);
-    count("timeouts", packets->timeouts);
-    count("ecn_marks", packets->ecn_marks);
-    count("corrupted", packets->corrupted);
-    out.add("pause_s", packets->pause_s, "s");
-    if (packets->watched) {
-        out.add("pfc_storms", static_cast<double>(packets->storms), "1");
-        count("watchdog_drops", packets->storm_drops);
-    }
-    out.add("max_queue_bytes", packets->max_queue_bytes, "B");
-    out.add("max_link_bytes", packets->max_link_bytes, "B");
-    if (packets->skips) {
-        const auto delivered = static_cast<double>(std::max<std::uint64_t>(1, packets->packets_delivered));
-        out.add("skipped_fraction", static_cast<double>(packets->skipped) / delivered, "1");
-        out.add("skip_error", packets->skip_error, "1");
-    }
-}
 
 std::string Scenario::file(const std::string& path) const {
     return directory.empty() || path.front() == '/' ? path : directory + "/" + path;
 }
 
-namespace {
-
 // Every member that is the path of a file.
-auto paths_in(Scenario& scenario) {
-    return std::array{&scenario.requests.trace,      &scenario.replay.trace,
-                      &scenario.traffic.flows,       &scenario.network.packets.link_events,
-                      &scenario.faults.trace,        &scenario.engine.faults.trace,
-                      &scenario.plan.documents.trace};
+static std::vector<std::string*> paths_in(Scenario& scenario) {
+    std::vector<std::string*> out = scenario.own->own_files();
+    out.push_back(&scenario.network.packets.link_events);
+    return out;
 }
-
-}  // namespace
 
 std::vector<std::string> files_of(const Scenario& scenario) {
     Scenario copy = scenario;
@@ -107,11 +53,11 @@ std::vector<std::string> files_of(const Scenario& scenario) {
             out.push_back(scenario.file(*path));
         }
     }
-    for (const JobSpec& job : scenario.jobs) {
-        if (!job.file.empty()) {
-            out.push_back(scenario.file(job.file));
+    for (const JobSpec* job : jobs_of(scenario)) {
+        if (!job->file.empty()) {
+            out.push_back(scenario.file(job->file));
         }
-        Scenario own = job.scenario;
+        Scenario own = job->scenario;
         own.directory = own.directory.empty() ? scenario.directory : own.directory;
         const std::vector<std::string> files = files_of(own);
         out.insert(out.end(), files.begin(), files.end());
@@ -126,37 +72,23 @@ Scenario seen_from(const std::string& directory, Scenario scenario) {
             *path = fs::proximate(fs::absolute(scenario.file(*path)), fs::absolute(directory)).string();
         }
     }
-    for (JobSpec& job : scenario.jobs) {
-        job.scenario.directory = scenario.directory;
-        job.scenario = seen_from(directory, std::move(job.scenario));
+    for (JobSpec* job : scenario.own->own_jobs()) {
+        job->scenario.directory = scenario.directory;
+        job->scenario = seen_from(directory, std::move(job->scenario));
     }
     scenario.directory = directory;
     return scenario;
 }
 
-const std::vector<std::string>& scenario_kind_names() {
-    static const std::vector<std::string> kNames = [] {
-        std::vector<std::string> names;
-        for (const KindRow* row : kinds()) {
-            names.emplace_back(row->name);
-        }
-        return names;
-    }();
-    return kNames;
-}
-
-void describe_compute(Fields& fields, Scenario& s) {
-    fields.section({"compute", "where kernel times come from"}, [&](Fields& inner) {
-        inner.enumeration({"model", "calibrated on measured kernels, or a roofline"}, {"calibrated", "roofline"},
-                          s.compute);
-    });
+void describe_version(Fields& fields, bool required) {
+    std::int64_t version = 1;
+    fields.integer({"orrery", "version of the scenario language; this is 1", required, 1, 1}, version);
 }
 
 // What scenarios of every kind have.
 static void describe_common(Fields& fields, Scenario& s) {
-    std::int64_t version = 1;
-    fields.integer({"orrery", kSchemaVersionDoc, true, 1, 1}, version);
-    fields.enumeration({"kind", "what the scenario asks", true}, scenario_kind_names(), s.kind);
+    describe_version(fields, true);
+    describe_kind(fields, {"kind", "what the scenario asks", true}, s.own);
     fields.integer({"seed", "of all random streams", false, 0, 9e15}, s.seed);
     fields.section({"cluster", "the machines and their network", true},
                    [&](Fields& inner) { describe(inner, s.cluster); });
@@ -164,55 +96,29 @@ static void describe_common(Fields& fields, Scenario& s) {
 
 void describe(Fields& fields, Scenario& s) {
     describe_common(fields, s);
-    row_of(s.kind).describe(fields, s);
+    s.own->describe(fields, s);
     fields.section({"network", "how the network is simulated"},
-                   [&](Fields& inner) { describe(inner, s.network, row_of(s.kind).network); });
-    const bool sums_in_switches =
-        s.kind != ScenarioKind::network &&
-        (s.kind != ScenarioKind::collective || s.collective.algorithm == &algorithm("in-switch") ||
-         s.collective.algorithm == &algorithm("auto"));
-    fields.needs("network.queues.reduction_slots", sums_in_switches,
+                   [&](Fields& inner) { describe(inner, s.network, s.kind().network); });
+    fields.needs("network.queues.reduction_slots", s.own->sums_in_switches(),
                  "an all-reduce inside switches (algorithm: in-switch)", Unmet::noted);
 }
 
-// A scenario of this kind with its defaults.
-static Scenario plain_scenario(ScenarioKind kind) {
-    Scenario plain;
-    plain.kind = kind;
-    return plain;
-}
-
-void describe_job(Fields& fields, Scenario& s) {
-    fields.enumeration({"kind", "what the job asks", true}, scenario_kind_names(), s.kind);
-    fields.integer(
-        {"seed", "of the job's random streams; that of the whole scenario, less 1, is added", false, 0, 9e15}, s.seed);
-    row_of(s.kind).describe(fields, s);
-}
-
-namespace {
-
-// Keys of another kind of scenario are unknown keys, so the kind has to be known first. False: it is none.
-bool find_kind(const YamlNode& root, Scenario& scenario) {
-    if (const YamlNode* kind = root.find("kind")) {
-        if (kind->scalar == "sweep") {
-            throw ConfigError({kind->mark.error("this is a sweep of scenarios: 'orrery sweep' runs it")});
-        }
-        const auto& names = scenario_kind_names();
-        const auto found = std::find(names.begin(), names.end(), kind->scalar);
-        if (found != names.end()) {
-            scenario.kind = static_cast<ScenarioKind>(found - names.begin());
-            return true;
-        }
+// Keys of another kind of scenario are unknown keys, so the kind has to be known first. Null: it is none.
+const KindRow* kind_of(const YamlNode& root) {
+    const YamlNode* kind = root.find("kind");
+    if (kind != nullptr && kind->scalar == "sweep") {
+        throw ConfigError({kind->mark.error("this is a sweep of scenarios: 'orrery sweep' runs it")});
     }
-    return false;
+    return kind != nullptr ? find_kind(kind->scalar) : nullptr;
 }
 
 // What can be said of a scenario of no kind: what is wrong with the kind and with what all kinds have.
-[[noreturn]] void refuse_kind(const YamlNode& root, const DataDirectory& data, Scenario& scenario) {
+[[noreturn]] static void refuse_kind(const YamlNode& root, const DataDirectory& data) {
     YamlNode common = root;
     std::erase_if(common.entries, [](const YamlNode::Entry& entry) {
         return entry.key != "orrery" && entry.key != "kind" && entry.key != "seed" && entry.key != "cluster";
     });
+    Scenario scenario = scenario_of(*scenario_kinds().front());
     std::vector<Diagnostic> errors;
     read_fields(common, data, errors, [&](Fields& fields) { describe_common(fields, scenario); });
     throw ConfigError(errors);
@@ -224,85 +130,16 @@ void keep_marks(const YamlNode& root, Scenario& scenario) {
         return node != nullptr ? node->mark : root.mark;
     };
     scenario.cluster_mark = mark_of("cluster");
-    scenario.plan_mark = mark_of("plan");
     scenario.network_mark = mark_of("network");
-    scenario.engine_mark = mark_of("engine");
-    scenario.requests_mark = mark_of("requests");
+    scenario.own->keep_marks(root);
 }
 
-}  // namespace
-
-void refuse_shared_sections(YamlNode& job, std::vector<Diagnostic>& errors) {
-    if (const YamlNode* found = job.find(kExpect)) {
-        errors.push_back(
-            found->mark.error("a job has no 'expect' of its own: expect NAME.metric of the whole scenario"));
-    }
-    for (const char* key : {"cluster", "network"}) {
-        if (const YamlNode* found = job.find(key)) {
-            errors.push_back(found->mark.error(
-                fmt::format("a job has no '{}' of its own: it runs on that of the whole scenario", key)));
-        }
-    }
-    std::erase_if(job.entries, [](const YamlNode::Entry& entry) {
-        return entry.key == "cluster" || entry.key == "network" || entry.key == kExpect;
-    });
-}
-
-void read_job(const YamlNode& node, const DataDirectory& data, Scenario& scenario, std::vector<Diagnostic>& errors) {
-    (void)find_kind(node, scenario);
-    const std::size_t before = errors.size();
-    std::int64_t version = 1;
-    read_fields(
-        node, data, errors,
-        [&](Fields& fields) {
-            fields.integer({"orrery", kSchemaVersionDoc, false, 1, 1}, version);
-            describe_job(fields, scenario);
-        },
-        &scenario.origins);
-    if (errors.size() == before) {
-        complete_job(node, data, scenario, errors);
-    }
-}
-
-// What is said to no effect is an error, or a note of the scenario's runs.
-static void keep_without_effect(const YamlNode& node, Scenario& scenario,
+void keep_without_effect(const YamlNode& node, Scenario& scenario,
                                 const std::function<void(Fields&)>& describe_own,
                                 const std::function<void(Fields&)>& usual, std::vector<Diagnostic>& errors) {
     WithoutEffect found = without_effect(node, describe_own, usual);
     errors.insert(errors.end(), found.errors.begin(), found.errors.end());
     scenario.without_effect = std::move(found.notes);
-}
-
-void complete_job(const YamlNode& node, const DataDirectory& data, Scenario& scenario,
-                  std::vector<Diagnostic>& errors) {
-    const ClusterSpec cluster = scenario.cluster;
-    const Mark cluster_mark = scenario.cluster_mark;
-    const Mark network_mark = scenario.network_mark;
-    keep_marks(node, scenario);
-    scenario.cluster_mark = cluster_mark;
-    scenario.network_mark = network_mark;
-    const KindRow& row = row_of(scenario.kind);
-    if (row.nodes && cluster.nodes == 0) {
-        errors.push_back(cluster_mark.error(fmt::format("{} needs 'nodes' with GPUs, not bare hosts", row.name)));
-    }
-    if (const YamlNode* faults = node.find("faults"); faults != nullptr && scenario.faults.given) {
-        errors.push_back(faults->mark.error("links and nodes are the cluster's: give 'faults' beside 'jobs'"));
-    }
-    if (const YamlNode* faults = node.find("faults"); faults != nullptr && scenario.faults.campaign) {
-        errors.push_back(faults->mark.error(
-            "a job beside others has no 'faults': the states of the cluster are priced for a job that runs alone"));
-    }
-    const std::size_t before = errors.size();
-    check_power_limit(scenario, errors);
-    row.check(node, data, scenario, errors);
-    Scenario plain = plain_scenario(scenario.kind);
-    keep_without_effect(
-        node, scenario, [&](Fields& fields) { describe_job(fields, scenario); },
-        [&](Fields& fields) { describe_job(fields, plain); }, errors);
-    add_model_limits(scenario.model.name, data, scenario.without_effect);
-    if (errors.size() == before) {
-        complete(scenario.model);
-    }
 }
 
 // Rates of links say nothing of what joins what: holes in a graph are told beside links that have none.
@@ -344,50 +181,48 @@ static void check_classes(const YamlNode& root, const Scenario& scenario, std::v
 // With models named by their presets. `errors` and `notes`: what their names have brought.
 static Scenario read_with_presets(const YamlNode& root, const std::string& name, const DataDirectory& data,
                                   std::vector<Diagnostic> errors, std::vector<std::string> notes) {
-    Scenario scenario;
-    scenario.name = name;
     if (root.kind != YamlNode::Kind::map) {
         throw ConfigError({root.mark.error("a scenario is a map that starts with 'orrery: 1'", ErrorCode::wrong_type)});
     }
-    if (!find_kind(root, scenario)) {
-        refuse_kind(root, data, scenario);
+    const KindRow* kind = kind_of(root);
+    if (kind == nullptr) {
+        refuse_kind(root, data);
     }
+    Scenario scenario = scenario_of(*kind);
+    scenario.name = name;
     keep_marks(root, scenario);
     YamlNode tidied = root;
     if (const YamlNode* expect = root.find(kExpect)) {
         scenario.expect = read_expectations(*expect, errors);
         std::erase_if(tidied.entries, [](const YamlNode::Entry& entry) { return entry.key == kExpect; });
     }
-    if (row_of(scenario.kind).tidy != nullptr) {
-        row_of(scenario.kind).tidy(tidied, errors);
-    }
+    scenario.own->tidy(tidied, errors);
     read_fields(
         tidied, data, errors, [&](Fields& fields) { describe(fields, scenario); }, &scenario.origins);
     for (const std::string& problem : problems_of(scenario.network)) {
         errors.push_back(scenario.network_mark.error(problem));
     }
-    const KindRow& row = row_of(scenario.kind);
     check_classes(root, scenario, errors);
-    if (scenario.network.packets.skip_error > 0 && scenario.faults.campaign) {
+    if (scenario.network.packets.skip_error > 0 && faults_of(scenario).campaign) {
         errors.push_back(scenario.network_mark.error(
             "network.skip goes with networks that stay as they are: leave it out beside faults"));
     }
-    if (scenario.network.fidelity == Fidelity::simgrid && !row.messages) {
+    if (scenario.network.fidelity == Fidelity::simgrid && !kind->network.simgrid) {
         errors.push_back(scenario.network_mark.error(
             "fidelity simgrid serves collective and network scenarios: SimGrid owns its clock; use fluid here"));
     }
-    if (row.nodes && scenario.cluster.nodes == 0 && root.find("cluster") != nullptr &&
+    if (scenario.own->needs_nodes() && scenario.cluster.nodes == 0 && root.find("cluster") != nullptr &&
         !names_lines_of(errors, root, "cluster")) {
         errors.push_back(
-            scenario.cluster_mark.error(fmt::format("{} needs 'nodes' with GPUs, not bare hosts", row.name)));
+            scenario.cluster_mark.error(fmt::format("{} needs 'nodes' with GPUs, not bare hosts", kind->name)));
     }
     check_topology(scenario, errors);
     apply_power_budget(root, scenario, errors);
-    check_power_limit(scenario, errors);
-    row.check(root, data, scenario, errors);
+    check_power_limit(scenario, mark_of(root, "engine"), errors);
+    scenario.own->check(root, data, scenario, errors);
     YamlNode own = root;  // jobs are looked through with their own defaults
     std::erase_if(own.entries, [](const YamlNode::Entry& entry) { return entry.key == "jobs"; });
-    Scenario plain = plain_scenario(scenario.kind);
+    Scenario plain = scenario_of(*kind);
     keep_without_effect(
         own, scenario, [&](Fields& fields) { describe(fields, scenario); },
         [&](Fields& fields) { describe(fields, plain); }, errors);
@@ -404,8 +239,10 @@ static Scenario read_with_presets(const YamlNode& root, const std::string& name,
         }
         throw ConfigError(errors);
     }
-    complete(scenario.model);
-    add_model_limits(scenario.model.name, data, notes);
+    if (ModelSpec* model = scenario.own->own_model()) {
+        complete(*model);
+        add_model_limits(model->name, data, notes);
+    }
     scenario.without_effect.insert(scenario.without_effect.end(), notes.begin(), notes.end());
     const FabricShape shape = shape_of(scenario.cluster, scenario.cluster_mark, cluster);
     if (const std::int64_t rails = scenario.network.packets.nic.rails; rails > std::max(1U, shape.nics_per_node)) {
@@ -445,15 +282,15 @@ Scenario load_scenario(const std::string& path, const std::vector<std::string>& 
 
 // What a run depends on, as JSON.
 static std::string fields_json(Scenario scenario) {
-    Scenario plain = plain_scenario(scenario.kind);
+    Scenario plain = scenario_of(scenario.kind());
     return write_differences([&](Fields& fields) { describe(fields, scenario); },
                              [&](Fields& fields) { describe(fields, plain); });
 }
 
-// What its results depend on.
-static std::string simulated_json(Scenario scenario) {
-    scenario.network.threads = 1;
-    return fields_json(std::move(scenario));
+std::string hash_of(const Scenario& scenario) {
+    Scenario simulated = scenario;
+    simulated.network.threads = 1;  // results are the same with any
+    return hash_text(fields_json(std::move(simulated)));
 }
 
 std::string complete_json(Scenario scenario) {
@@ -498,26 +335,23 @@ void list_names(nlohmann::ordered_json& schema, const DataDirectory& data) {
 // What a job of any kind may say.
 static nlohmann::ordered_json job_schemas() {
     auto out = nlohmann::ordered_json::array();
-    const auto& names = scenario_kind_names();
-    for (std::size_t i = 0; i < names.size(); ++i) {
-        Scenario job;
-        job.kind = static_cast<ScenarioKind>(i);
-        if (row_of(job.kind).jobs) {
+    for (const KindRow* kind : scenario_kinds()) {
+        Scenario job = scenario_of(*kind);
+        if (job.own->holds_jobs()) {
             continue;
         }
         out.push_back(nlohmann::ordered_json::parse(schema_of([&](Fields& fields) { describe_job(fields, job); })));
-        out.back()["properties"]["kind"]["enum"] = {names[i]};
+        out.back()["properties"]["kind"]["enum"] = {kind->name};
     }
     return out;
 }
 
-std::string scenario_schema(ScenarioKind kind, const DataDirectory& data) {
-    Scenario scenario;
-    scenario.kind = kind;
+std::string scenario_schema(const KindRow& kind, const DataDirectory& data) {
+    Scenario scenario = scenario_of(kind);
     auto schema = nlohmann::ordered_json::parse(schema_of([&](Fields& fields) { describe(fields, scenario); }));
-    const std::string& name = scenario_kind_names()[static_cast<std::size_t>(kind)];
+    const std::string name = kind.name;
     schema["properties"]["kind"]["enum"] = {name};
-    if (row_of(kind).jobs) {
+    if (scenario.own->holds_jobs()) {
         auto& job = schema["properties"]["jobs"]["items"]["properties"]["scenario"];
         job = {{"description", job["description"]}, {"anyOf", job_schemas()}};
     }
@@ -531,188 +365,18 @@ std::string scenario_schema(ScenarioKind kind, const DataDirectory& data) {
     return out.dump(2);
 }
 
-const CostModel& ModelCache::device(const DeviceSpec& device, ComputeKind kind, const KernelSets& kernels) {
-    DeviceSpec copy = device;
-    const std::string key = write_fields([&](Fields& fields) { orrery::describe(fields, copy); }) +
-                            (kind == ComputeKind::roofline ? "roofline" : "calibrated") + kernels.text();
-    std::unique_ptr<CostModel>& slot = devices_[key];
-    if (!slot) {
-        if (kind == ComputeKind::roofline) {
-            slot = std::make_unique<Roofline>(device);
-        } else {
-            slot = make_calibrated_model(device, data_, kernels);
-        }
-        if (board_limit(device) < device.tdp.value) {
-            slot = std::make_unique<PowerCapped>(std::move(slot), device);
-        }
-        if (wrap_) {
-            slot = wrap_(std::move(slot), device);
-        }
-    }
-    return *slot;
-}
-
-const CollectiveModel& ModelCache::collectives(const NodeSpec& node, LibraryKind kind) {
-    const std::string& name = library_names()[static_cast<std::size_t>(kind)];
-    std::unique_ptr<CollectiveModel>& slot =
-        libraries_[kind == LibraryKind::ideal ? "ideal" : name + " " + node.collectives + " " + node.between];
-    if (!slot) {
-        if (kind == LibraryKind::ideal) {
-            slot = std::make_unique<IdealCollectives>();
-        } else {
-            slot = make_collectives(node.collectives, name, data_, node.between);
-        }
-    }
-    return *slot;
-}
-
-// Faults of a service change links between nodes while it runs.
-static bool changes_links(const Scenario& scenario) {
-    return scenario.engine.faults.given ||
-           std::any_of(scenario.jobs.begin(), scenario.jobs.end(),
-                       [](const JobSpec& job) { return job.scenario.engine.faults.given; });
-}
-
 RunSettings run_settings(const Scenario& scenario) {
     RunSettings settings = run_settings(
         scenario.network, scenario.network.by_packet() ? link_events_of(scenario) : std::vector<LinkEvent>(),
         static_cast<std::uint64_t>(scenario.seed));
-    settings.links_change = settings.links_change || changes_links(scenario) || scenario.faults.given;
+    settings.links_change = settings.links_change || scenario.own->changes_links() || faults_of(scenario).given;
     return settings;
-}
-
-MessageRunOptions message_options(const Scenario& scenario) {
-    MessageRunOptions options;
-    options.run = run_settings(scenario);
-    options.fold = scenario.network.fold && !scenario.faults.given;
-    options.paths = scenario.network.path_choice();
-    options.traffic_class = scenario.network.class_number(scenario.collective.traffic_class);
-    if (scenario.kind == ScenarioKind::collective && scenario.collective.in_memory) {
-        for (const GroupSpec& group : scenario.cluster.groups) {
-            options.memories.push_back(group.node.gpu.memory_bandwidth.value);
-        }
-        if (options.memories.empty()) {
-            options.memories.push_back(scenario.cluster.node.gpu.memory_bandwidth.value);
-        }
-    }
-    return options;
 }
 
 Fabric fabric_of(const Scenario& scenario) {
     FabricShape shape = shape_of(scenario.cluster, scenario.cluster_mark);
     shape.hash_salt = hash_salt(static_cast<std::uint64_t>(scenario.seed));
     return Fabric(shape);
-}
-
-namespace {
-
-// What of the network a run of this fidelity does not do, or does in its own way.
-void add_network_notes(const NetworkSpec& network, std::vector<std::string>& notes) {
-    if (network.by_packet()) {
-        const std::vector<std::string> own = notes_of(network.packets);
-        notes.insert(notes.end(), own.begin(), own.end());
-    }
-    const std::string paths = network.packets.paths.policy.name();
-    if (!network.by_packet() && paths != "spray" && paths != "ecmp") {
-        const std::string& fidelity = fidelity_names()[static_cast<std::size_t>(network.fidelity)];
-        notes.push_back(fmt::format("paths '{}' count at network.fidelity packet alone; this run is {} and takes {}",
-                                    paths, fidelity, network.path_choice() == PathChoice::ecmp ? "ecmp" : "spray"));
-    }
-    if (network.batch > 0 && network.fidelity != Fidelity::simgrid) {
-        notes.push_back(fmt::format("completions grouped within {}", pretty_quantity(network.batch, Dimension::time)));
-    }
-}
-
-// NICs beyond one for each GPU, which send nothing.
-void add_nic_notes(const Scenario& scenario, std::vector<std::string>& notes) {
-    const ClusterSpec& cluster = scenario.cluster;
-    const bool stripes = scenario.network.by_packet() && scenario.network.packets.nic.rails > 1;
-    const auto add = [&](const NodeSpec& node, const std::string& path) {
-        if (cluster.nodes > 1 && node.nics > node.gpus && !stripes) {
-            notes.push_back(fmt::format("of the {} NICs of a node ('{}.nics') {} send messages: one for each GPU",
-                                        node.nics, path, node.gpus));
-        }
-    };
-    if (!cluster.mixed) {
-        add(cluster.node, "cluster.node");
-    }
-    for (std::size_t i = 0; i < cluster.groups.size(); ++i) {
-        add(cluster.groups[i].node, fmt::format("cluster.groups.{}.node", i));
-    }
-}
-
-// What scenarios and their jobs say to no effect.
-void add_without_effect(const Scenario& scenario, std::vector<std::string>& notes) {
-    notes.insert(notes.end(), scenario.without_effect.begin(), scenario.without_effect.end());
-    for (const JobSpec& job : scenario.jobs) {
-        for (const std::string& note : job.scenario.without_effect) {
-            notes.push_back(job.name + ": " + note);
-        }
-    }
-}
-
-RunOutput run_kind(const Scenario& scenario, ModelCache& models, const RunOptions& options) {
-    const auto started = std::chrono::steady_clock::now();
-    RunOutput out;
-    out.summary.scenario = scenario.name;
-    out.summary.kind = scenario_kind_names()[static_cast<std::size_t>(scenario.kind)];
-    out.summary.hash = hash_text(simulated_json(scenario));
-    out.summary.seed = static_cast<std::uint64_t>(scenario.seed);
-    const Fabric fabric = fabric_of(scenario);
-    const KindRow& row = row_of(scenario.kind);
-    if (scenario.network.fidelity == Fidelity::simgrid) {
-        run_on_simgrid(scenario, options, fabric, out);
-    } else {
-        RunSettings settings = run_settings(scenario);
-        settings.packets.count_flows = options.messages;
-        Simulation simulation(fabric, settings);
-        const Placement whole(fabric);
-        const std::vector<TimedFault> faults = given_faults(scenario, fabric);
-        LinkFaults on_links(fabric, link_faults(faults, fabric));
-        const std::unique_ptr<ScenarioRun> prepared =
-            row.prepare({scenario, models, options, fabric, whole, simulation, SimTime(), &faults});
-        if (on_links.any()) {
-            (void)simulation.add(on_links);
-        }
-        try {
-            simulation.run();
-        } catch (const InfeasibleError& error) {
-            throw InfeasibleError(error.what() + never_mended(faults), error.code());
-        }
-        prepared->summarise(out);
-        require_alive(scenario, faults, fabric, out);
-        out.summary.events = simulation.events();
-        if (row.messages) {
-            out.summary.add("max_link_utilisation", simulation.report().max_link_utilisation, "1");
-        }
-        add_packet_metrics(simulation.packet_statistics(), out.summary);
-        out.packets = simulation.packet_report();
-    }
-    add_network_notes(scenario.network, out.summary.notes);
-    add_nic_notes(scenario, out.summary.notes);
-    add_without_effect(scenario, out.summary.notes);
-    out.summary.expectations = judge(scenario.expect, out.summary);
-    const auto elapsed = std::chrono::steady_clock::now() - started;
-    out.summary.wall_time_s = std::chrono::duration<double>(elapsed).count();
-    rusage usage{};
-    getrusage(RUSAGE_SELF, &usage);
-    out.summary.peak_rss_mib = static_cast<double>(usage.ru_maxrss) / 1024;
-    return out;
-}
-
-}  // namespace
-
-RunOutput run(const Scenario& scenario, ModelCache& models, const RunOptions& options) {
-    try {
-        return run_kind(scenario, models, options);
-    } catch (const ConfigError& error) {
-        // What shows only when it runs names its scenario.
-        std::vector<Diagnostic> named = error.diagnostics();
-        for (Diagnostic& one : named) {
-            one.file = one.file.empty() ? scenario.name : one.file;
-        }
-        throw ConfigError(std::move(named));
-    }
 }
 
 DataDirectory find_data_directory(const std::string& program) {

@@ -43,7 +43,8 @@ void check_model(const YamlNode& root, const ModelSpec& model, std::vector<Diagn
         model.rotary != (model.latent.rotary > 0)) {
         errors.push_back(mark_of(root, "model.rotary")
                              .error("'model.rotary' has no effect without attention that is not latent, whose part "
-                                    "with a position is 'latent.rotary'"));
+                                    "with a position is 'latent.rotary'",
+                                    ErrorCode::no_effect));
     }
     for (const std::vector<ModelProblem>& found : {hybrid_problems(model), encoder_problems(model)}) {
         for (const ModelProblem& problem : found) {
@@ -62,9 +63,9 @@ void apply_power_budget(const YamlNode& root, Scenario& scenario, std::vector<Di
         return;
     }
     const auto refuse = [&](const std::string& text) { errors.push_back(node->mark.error(text)); };
-    if (!row_of(scenario.kind).kernels) {
+    if (!scenario.own->prices_kernels()) {
         return refuse(fmt::format("'power' changes nothing in kind {}: no kernels run there whose clock it could lower",
-                                  row_of(scenario.kind).name));
+                                  scenario.kind().name));
     }
     if (scenario.cluster.nodes == 0) {
         return;  // said already: kernels run on nodes
@@ -128,15 +129,13 @@ void apply_power_budget(const YamlNode& root, Scenario& scenario, std::vector<Di
         }
     };
     for_each_node(scenario.cluster, [&](NodeSpec& one) { limit(one.gpu, static_cast<double>(one.gpus)); });
-    for (PhaseSpec* phase : {&scenario.engine.mixed, &scenario.engine.prefill, &scenario.engine.decode}) {
-        if (phase->other_device) {
-            limit(phase->device, static_cast<double>(scenario.cluster.node.gpus));
-        }
+    for (DeviceSpec* device : scenario.own->own_devices()) {
+        limit(*device, static_cast<double>(scenario.cluster.node.gpus));
     }
 }
 
 // A limit lowers the clock by the law of power, which takes its figures.
-void check_power_limit(const Scenario& scenario, std::vector<Diagnostic>& errors) {
+void check_power_limit(Scenario& scenario, const Mark& own_mark, std::vector<Diagnostic>& errors) {
     const auto check = [&](const DeviceSpec& device, const Mark& mark) {
         if (device.power_limit.value > 0 && !(has_power_law(device) && device.tdp.value > 0)) {
             errors.push_back(mark.error(fmt::format(
@@ -150,10 +149,8 @@ void check_power_limit(const Scenario& scenario, std::vector<Diagnostic>& errors
         }
     };
     check(scenario.cluster.node.gpu, scenario.cluster_mark);
-    for (const PhaseSpec* phase : {&scenario.engine.mixed, &scenario.engine.prefill, &scenario.engine.decode}) {
-        if (phase->other_device) {
-            check(phase->device, scenario.engine_mark);
-        }
+    for (const DeviceSpec* device : scenario.own->own_devices()) {
+        check(*device, own_mark);
     }
 }
 
@@ -166,7 +163,7 @@ void check_topology(const Scenario& scenario, std::vector<Diagnostic>& errors) {
                 "adaptive routing looks at the queues of switches: it needs network.fidelity: packet"));
         }
         if (topology->limits_connections() &&
-            (!row_of(scenario.kind).messages || scenario.network.fidelity == Fidelity::simgrid)) {
+            (!scenario.kind().network.simgrid || scenario.network.fidelity == Fidelity::simgrid)) {
             errors.push_back(
                 scenario.cluster_mark.error("'window' and 'loss' of a connection are simulated in collective and "
                                             "network scenarios only, and not with "
@@ -228,7 +225,7 @@ void check_threads(const YamlNode& root, const Scenario& scenario, std::vector<D
     for (const packet::PartsProblem& problem : packet::problems_of_parts(scenario.network.packets)) {
         errors.push_back(mark_of(root, "network." + problem.field).error(problem.text()));
     }
-    if (scenario.faults.given) {
+    if (faults_of(scenario).given) {
         errors.push_back(
             mark_of(root, "faults")
                 .error("threads cannot share a network whose links change: leave 'faults' or network.threads out"));

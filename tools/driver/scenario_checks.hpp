@@ -12,7 +12,8 @@ void check_model(const YamlNode& root, const ModelSpec& model, std::vector<Diagn
 /// GPUs keep to their share of a budget as they do to a limit of their own.
 void apply_power_budget(const YamlNode& root, Scenario& scenario, std::vector<Diagnostic>& errors);
 /// A limit needs the figures of its device, and one that it can keep.
-void check_power_limit(const Scenario& scenario, std::vector<Diagnostic>& errors);
+/// `own_mark`: where devices stand that are not those of nodes.
+void check_power_limit(Scenario& scenario, const Mark& own_mark, std::vector<Diagnostic>& errors);
 /// A fabric simulates the paths that are chosen at the fidelity that is chosen.
 void check_topology(const Scenario& scenario, std::vector<Diagnostic>& errors);
 /// Threads share networks whose parts act on each other over links alone.

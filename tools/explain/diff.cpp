@@ -1,5 +1,6 @@
 #include "tools/explain/diff.hpp"
 
+#include "tools/driver/kind.hpp"
 #include "tools/explain/explain.hpp"
 
 #include <fmt/format.h>
@@ -54,11 +55,11 @@ RunOutput drawn(const Scenario& scenario, ModelCache& models) {
 }  // namespace
 
 RunDifference compare_runs(const Scenario& first, const Scenario& second, ModelCache& models) {
-    if (first.kind != second.kind) {
+    if (&first.kind() != &second.kind()) {
         throw ConfigError("these scenarios are of different kinds and have no metric in common");
     }
     RunDifference out;
-    out.metric = headline_metric(first.kind);
+    out.metric = headline_metric(first.kind());
     const RunOutput a = drawn(first, models);
     const RunOutput b = drawn(second, models);
     out.first_s = a.summary.find(out.metric)->value;

@@ -2,6 +2,7 @@
 // Two runs side by side: which inputs differ, what each makes, where the time moved, and the first record that differs.
 
 #include "tools/check/inputs.hpp"
+#include "tools/driver/model_cache.hpp"
 
 namespace orrery::inline explanation {
 

@@ -2,6 +2,8 @@
 
 #include "sim/config/units.hpp"
 #include "tools/driver/kind.hpp"
+#include "tools/driver/kinds/cluster.hpp"
+#include "tools/driver/kinds/training.hpp"
 #include "tools/explain/fault_what_ifs.hpp"
 #include "tools/explain/paths.hpp"
 #include "tools/explain/what_ifs.hpp"
@@ -26,14 +28,15 @@ std::string without_lower(const std::string& what_if) {
 // The job that ends last: how long it takes alone, and what the others add to that.
 void explain_jobs(const Scenario& scenario, ModelCache& models, const RunOutput& base, Explanation& out) {
     std::size_t last = 0;
+    const std::vector<JobSpec>& jobs = scenario.as<ClusterKind>().jobs;
     for (std::size_t i = 1; i < base.jobs.size(); ++i) {
-        const auto end = [&](std::size_t job) { return scenario.jobs[job].start + base.jobs[job].seconds; };
+        const auto end = [&](std::size_t job) { return jobs[job].start + base.jobs[job].seconds; };
         last = end(i) > end(last) ? i : last;
     }
     out.path_meaning = "the job that ended last: alone, and what the others add to that";
-    const JobSpec& job = scenario.jobs[last];
+    const JobSpec& job = jobs[last];
     Scenario alone = scenario;
-    alone.jobs = {job};
+    alone.as<ClusterKind>().jobs = {job};
     RunOptions options;
     options.check_memory = false;
     const double seconds = run(alone, models, options).jobs.front().seconds;
@@ -164,7 +167,7 @@ struct Explainer {
     std::string (*verdict)(const Explanation& e, const Scenario& scenario);
 };
 
-const Explainer& explainer_of(ScenarioKind kind) {
+const Explainer& explainer_of(const KindRow& kind) {
     static const std::map<std::string, Explainer> kExplainers = {
         {"training", {explain_training, training_verdict}},
         {"serving",
@@ -189,29 +192,29 @@ const Explainer& explainer_of(ScenarioKind kind) {
         {"rl",
          {[](const Scenario&, ModelCache&, const RunOutput& base, Explanation& out) { explain_steps(base, out); },
           jobs_verdict}}};
-    return kExplainers.at(row_of(kind).name);
+    return kExplainers.at(kind.name);
 }
 
 }  // namespace
 
-std::string headline_metric(ScenarioKind kind) {
-    return row_of(kind).headline;
+std::string headline_metric(const KindRow& kind) {
+    return kind.headline;
 }
 
 Explanation explain(const Scenario& given, ModelCache& models) {
     Explanation out;
     Scenario scenario = given;
     // The critical path of a training run is found among activities that share links, which packets are not.
-    const bool by_packet = given.kind == ScenarioKind::training && given.network.fidelity == Fidelity::packet;
+    const bool by_packet = given.find<TrainingKind>() != nullptr && given.network.fidelity == Fidelity::packet;
     if (by_packet) {
         scenario.network.fidelity = Fidelity::fluid;
     }
-    const Explainer& explainer = explainer_of(scenario.kind);
+    const Explainer& explainer = explainer_of(scenario.kind());
     RunOptions options;
-    options.messages = row_of(scenario.kind).messages;
+    options.messages = scenario.kind().network.simgrid;
     options.campaigns = fault_variants(scenario);
     const RunOutput base = run(scenario, models, options);
-    out.seconds = base.summary.find(headline_metric(scenario.kind))->value;
+    out.seconds = base.summary.find(headline_metric(scenario.kind()))->value;
     explainer.parts(scenario, models, base, out);
     out.campaign = fault_levers(options.campaigns, base.campaigns);
     if (const Metric* goodput = base.summary.find("goodput_fraction"); out.campaign && goodput != nullptr) {

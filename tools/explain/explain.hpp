@@ -5,6 +5,8 @@
 // up to the whole time. Requests have no single path: their time is divided by what they waited for or were computed with.
 // What would help is found by simulating again with one rate 10 % higher (or one latency 10 % lower).
 
+#include "tools/driver/kind.hpp"
+#include "tools/driver/run.hpp"
 #include "tools/driver/scenario.hpp"
 
 #include <array>
@@ -154,6 +156,6 @@ struct Explanation {
 [[nodiscard]] Table flow_table(const Scenario& scenario, const RunOutput& run);
 
 /// Name of the metric that is the headline of a kind: such as iteration_time_s.
-[[nodiscard]] std::string headline_metric(ScenarioKind kind);
+[[nodiscard]] std::string headline_metric(const KindRow& kind);
 
 }  // namespace orrery::inline explanation

@@ -1,6 +1,7 @@
 #include "tools/explain/fault_what_ifs.hpp"
 
-#include "tools/driver/training_faults.hpp"
+#include "tools/driver/kinds/training.hpp"
+#include "tools/driver/kinds/training_faults.hpp"
 #include "workloads/faults/campaign.hpp"
 
 #include <algorithm>
@@ -69,10 +70,10 @@ constexpr FaultWhatIf kFaultWhatIfs[] = {
 
 std::vector<CampaignVariant> fault_variants(const Scenario& scenario) {
     std::vector<CampaignVariant> out;
-    if (!scenario.faults.campaign) {
+    if (!faults_of(scenario).campaign) {
         return out;
     }
-    CampaignVariant base{"as it is", scenario.faults, 1};
+    CampaignVariant base{"as it is", faults_of(scenario), 1};
     if (!base.faults.processes.empty()) {
         base.faults.runs = std::max(base.faults.runs, kFewestRuns);
     }

@@ -1,6 +1,7 @@
 #pragma once
 // What would raise the goodput of training under faults: campaigns again with one part of recovery, checkpoints or faults changed.
 
+#include "tools/driver/run.hpp"
 #include "tools/explain/explain.hpp"
 
 namespace orrery::inline explanation {

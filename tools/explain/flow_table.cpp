@@ -1,5 +1,6 @@
 // The messages of a run one by one, as a table.
 
+#include "tools/driver/kinds/messages.hpp"
 #include "tools/explain/explain.hpp"
 #include "workloads/collective/lone_message.hpp"
 

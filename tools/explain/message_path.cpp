@@ -1,3 +1,4 @@
+#include "tools/driver/kinds/messages.hpp"
 #include "tools/explain/paths.hpp"
 #include "workloads/collective/choose.hpp"
 
@@ -277,7 +278,7 @@ class MessagePath {
 
 // All steps of a ring that was run without keeping its messages: the slowest pair of neighbours sets the pace.
 void book_ring(const Scenario& scenario, const Fabric& fabric, double seconds, Explanation& out) {
-    const CollectiveSpec& spec = scenario.collective;
+    const CollectiveSpec& spec = scenario.as<CollectiveKind>().collective;
     const auto ranks = spec.ranks > 0 ? static_cast<std::uint32_t>(spec.ranks) : fabric.gpus();
     if (ranks < 2 || seconds <= 0) {
         return;
@@ -309,13 +310,14 @@ void book_ring(const Scenario& scenario, const Fabric& fabric, double seconds, E
 }  // namespace
 
 void explain_collective(const Scenario& scenario, const RunOutput& base, Explanation& out) {
+    const auto& own = scenario.as<CollectiveKind>();
     out.path_meaning = "the messages that the last one waited for, one after another, by what they spent their time on";
     const Fabric fabric = fabric_of(scenario);
     if (base.messages && !base.messages->completions.empty()) {
         MessagePath(scenario, fabric, *base.messages).book(out, true, base.packets.ports);
     } else if (const CollectiveSpec spec =
-                   resolved(scenario.collective, fabric, Placement(fabric), scenario.network.path_choice(),
-                            scenario.collective.ranks > 0 ? static_cast<std::uint32_t>(scenario.collective.ranks)
+                   resolved(own.collective, fabric, Placement(fabric), scenario.network.path_choice(),
+                            own.collective.ranks > 0 ? static_cast<std::uint32_t>(own.collective.ranks)
                                                           : fabric.gpus());
                spec.algorithm == &algorithm("ring") && scenario.network.fidelity != Fidelity::simgrid) {
         book_ring(scenario, fabric, out.seconds, out);

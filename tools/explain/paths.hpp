@@ -2,6 +2,7 @@
 // Where the time of a run goes, by kind of scenario: the parts of an explanation that need no second run.
 
 #include "sim/network/resource_kind.hpp"
+#include "tools/driver/run.hpp"
 #include "tools/explain/explain.hpp"
 
 namespace orrery::inline explanation {

@@ -1,3 +1,4 @@
+#include "tools/driver/kinds/serving.hpp"
 #include "tools/driver/scenario.hpp"
 #include "tools/explain/paths.hpp"
 
@@ -136,10 +137,10 @@ LatencyCurve curve_of(const char* name, std::vector<float> values, double limit)
 class RequestParts {
   public:
     RequestParts(const Scenario& scenario, const Summary& base)
-        : way_(scenario.engine.software.request.value),
-          together_(static_cast<std::uint32_t>(scenario.engine.stream_interval)),
-          limits_{scenario.slo.ttft, scenario.slo.tpot, 0} {
-        const EngineSpec& engine = scenario.engine;
+        : way_(scenario.as<ServingKind>().engine.software.request.value),
+          together_(static_cast<std::uint32_t>(scenario.as<ServingKind>().engine.stream_interval)),
+          limits_{scenario.as<ServingKind>().slo.ttft, scenario.as<ServingKind>().slo.tpot, 0} {
+        const EngineSpec& engine = scenario.as<ServingKind>().engine;
         const std::vector<const PhaseSpec*> pools =
             engine.split ? std::vector{&engine.prefill, &engine.decode} : std::vector{&engine.mixed};
         for (std::size_t pool = 0; pool < pools.size(); ++pool) {

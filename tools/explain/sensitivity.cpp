@@ -49,7 +49,7 @@ double headline_of(const Scenario& scenario, const DataDirectory& data) {
     ModelCache models(data);
     RunOptions options;
     options.check_memory = false;
-    return run(scenario, models, options).summary.find(headline_metric(scenario.kind))->value;
+    return run(scenario, models, options).summary.find(headline_metric(scenario.kind()))->value;
 }
 
 double strength(const ConstantEffect& effect) {
@@ -60,7 +60,7 @@ double strength(const ConstantEffect& effect) {
 
 Sensitivity sensitivity_of(const Scenario& scenario, const DataDirectory& data) {
     Sensitivity out;
-    out.headline = headline_metric(scenario.kind);
+    out.headline = headline_metric(scenario.kind());
     out.seconds = headline_of(scenario, data);
     const auto changed = [&](std::size_t which, double factor) {
         Scenario other = scenario;

@@ -1,4 +1,6 @@
 #include "sim/run/simulation.hpp"
+#include "tools/driver/kinds/training.hpp"
+#include "tools/driver/kinds/training_input.hpp"
 #include "tools/explain/paths.hpp"
 #include "workloads/training/node_memories.hpp"
 
@@ -309,7 +311,7 @@ void explain_training(const Scenario& scenario, ModelCache& models, const RunOut
         });
     }
     const double members =
-        static_cast<double>(scenario.plan.data * scenario.plan.context) / base.training->folded_into_one;
+        static_cast<double>(scenario.as<TrainingKind>().plan.data * scenario.as<TrainingKind>().plan.context) / base.training->folded_into_one;
     for (const auto& [category, seconds] : path.busy(members)) {
         if (seconds > 0) {
             out.hidden.push_back({category_name(category), seconds, part(base.summary, category_name(category))});

@@ -2,6 +2,9 @@
 
 #include "models/scaled_device.hpp"
 #include "tools/driver/kind.hpp"
+#include "tools/driver/kinds/replay.hpp"
+#include "tools/driver/kinds/serving.hpp"
+#include "tools/driver/kinds/training.hpp"
 #include "tools/explain/field_walk.hpp"
 
 #include <algorithm>
@@ -28,9 +31,9 @@ Outcome outcome_of(const Summary& summary) {
         return {all->value,
                 {{"to the first token", first->value}, {"after the first token", all->value - first->value}}};
     }
-    const auto& names = scenario_kind_names();
-    const auto kind = static_cast<ScenarioKind>(std::find(names.begin(), names.end(), summary.kind) - names.begin());
-    return {summary.find(headline_metric(kind))->value, summary.breakdown};
+    const KindRow* kind = find_kind(summary.kind);
+    ORRERY_ASSERT(kind != nullptr);
+    return {summary.find(headline_metric(*kind))->value, summary.breakdown};
 }
 
 Outcome run_again(const Scenario& scenario, ModelCache& models) {
@@ -125,23 +128,38 @@ constexpr WhatIf kWhatIfs[] = {
      }},
     {"lower host overhead",
      [](Scenario& s, double more) {
-         s.software.launch.value /= more;
-         s.software.expert_wait.value /= more;
-         s.software.step_overhead.value /= more;
-         HostSpec& host = s.engine.software;
-         for (double* seconds : {&host.step.value, &host.sequence.value, &host.request.value, &host.frontend.value,
-                                 &host.prompt_token.value, &host.layer_launch.value, &host.experts_launch.value,
-                                 &s.engine.step_overhead, &s.engine.sequence_overhead}) {
-             *seconds /= more;
+         if (auto* training = s.find<TrainingKind>()) {
+             training->software.launch.value /= more;
+             training->software.expert_wait.value /= more;
+             training->software.step_overhead.value /= more;
+         }
+         if (auto* serving = s.find<ServingKind>()) {
+             EngineSpec& engine = serving->engine;
+             HostSpec& host = engine.software;
+             for (double* seconds : {&host.step.value, &host.sequence.value, &host.request.value, &host.frontend.value,
+                                     &host.prompt_token.value, &host.layer_launch.value, &host.experts_launch.value,
+                                     &engine.step_overhead, &engine.sequence_overhead}) {
+                 *seconds /= more;
+             }
          }
      }},
     {"lower load",
      [](Scenario& s, double more) {
-         s.requests.rate /= more;
-         s.requests.time_scale *= more;
+         if (auto* serving = s.find<ServingKind>()) {
+             serving->requests.rate /= more;
+             serving->requests.time_scale *= more;
+         }
      }},
-    {"kernel speed", [](Scenario& s, double more) { s.replay.kernel_speed *= more; }},
-    {"host speed", [](Scenario& s, double more) { s.replay.host_speed *= more; }},
+    {"kernel speed", [](Scenario& s, double more) {
+         if (auto* own = s.find<RecordKind>()) {
+             own->replay.kernel_speed *= more;
+         }
+     }},
+    {"host speed", [](Scenario& s, double more) {
+         if (auto* own = s.find<RecordKind>()) {
+             own->replay.host_speed *= more;
+         }
+     }},
 };
 
 Elasticity elasticity(const std::string& name, const Outcome& before, const Outcome& after) {
@@ -222,12 +240,15 @@ std::vector<PhaseBound> bounds_of(const Outcome& base, const std::vector<Elastic
 
 void try_what_ifs(const Scenario& asked, ModelCache& models, const Summary& base, Explanation& out) {
     Scenario scenario = asked;
-    scenario.faults = FaultsSpec();  // the headline is that of one iteration without them
+    if (FaultsSpec* faults = scenario.own->cluster_faults()) {
+        *faults = FaultsSpec();  // the headline is that of one iteration without them
+    }
     Outcome before = outcome_of(base);
     // A run that ends by itself ends elsewhere at other rates: equal loads are compared.
-    if (scenario.kind == ScenarioKind::serving &&
-        load_end(scenario.engine, scenario.requests, scenario.measure) == LoadEnd::steady) {
-        scenario.requests.count = static_cast<std::int64_t>(base.find("requests")->value);
+    auto* serving = scenario.find<ServingKind>();
+    if (serving != nullptr &&
+        load_end(serving->engine, serving->requests, serving->measure) == LoadEnd::steady) {
+        serving->requests.count = static_cast<std::int64_t>(base.find("requests")->value);
         before = run_again(scenario, models);
     }
     const bool upset = scenario.network.fidelity == Fidelity::packet;
@@ -241,7 +262,7 @@ void try_what_ifs(const Scenario& asked, ModelCache& models, const Summary& base
             bases.push_back(run_again(again, models));
         }
     }
-    if (row_of(scenario.kind).kernels) {
+    if (scenario.own->prices_kernels()) {
         const DataDirectory& data = models.data();
         out.what_ifs.push_back(elasticity("arithmetic rate", before, run_scaled(scenario, data, kMore, 1)));
         out.what_ifs.push_back(elasticity("memory bandwidth", before, run_scaled(scenario, data, 1, kMore)));

@@ -1,6 +1,7 @@
 #pragma once
 // What would help: the run again with more of one thing.
 
+#include "tools/driver/model_cache.hpp"
 #include "tools/explain/explain.hpp"
 
 namespace orrery::inline explanation {

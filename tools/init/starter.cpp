@@ -4,6 +4,8 @@
 #include "tools/driver/scenario.hpp"
 #include "workloads/model/model_names.hpp"
 #include "workloads/replay/recorded_device.hpp"
+#include "workloads/serving/spec.hpp"
+#include "workloads/training/memory.hpp"
 #include "workloads/training/state_space.hpp"
 
 #include <fmt/format.h>

@@ -3,6 +3,7 @@
 #include "sim/base/math.hpp"
 #include "sim/record/batch_means.hpp"
 #include "tools/driver/kind.hpp"
+#include "tools/driver/kinds/serving.hpp"
 
 #include <fmt/format.h>
 
@@ -40,7 +41,7 @@ class Search {
 
     Search(const Scenario& scenario, ModelCache& models, const CapacityOptions& options)
         : scenario_(scenario), models_(models), options_(options) {
-        if (!scenario.requests.trace.empty()) {
+        if (!scenario.as<ServingKind>().requests.trace.empty()) {
             // A trace has a rate of its own, which a first run tells.
             const Summary summary = simulate(scenario);
             own_rate_ = value_of(summary, "offered_rps");
@@ -60,7 +61,8 @@ class Search {
             trials.push_back(measure(rate).pooled);
             (trials.back().within ? good : bad) = trials.back();
         };
-        double rate = scenario_.requests.trace.empty() ? scenario_.requests.rate : own_rate_;
+        const RequestsSpec& requests = scenario_.as<ServingKind>().requests;
+        double rate = requests.trace.empty() ? requests.rate : own_rate_;
         while (good.rate == 0 || bad.rate == 0) {
             try_rate(rate);
             if (rate < kLeastRate) {
@@ -236,15 +238,16 @@ class Search {
     CapacityTrial measure(double rate, std::size_t seed) {
         Scenario scenario = scenario_;
         scenario.seed += static_cast<std::int64_t>(seed);
-        if (scenario.requests.trace.empty()) {
-            scenario.requests.rate = rate;
+        RequestsSpec& requests = scenario.as<ServingKind>().requests;
+        if (requests.trace.empty()) {
+            requests.rate = rate;
         } else {
-            scenario.requests.time_scale *= own_rate_ / rate;
+            requests.time_scale *= own_rate_ / rate;
         }
         if (rate < kSlowRate) {
             constexpr std::int64_t kEnough = 1000;
-            scenario.requests.count =
-                scenario.requests.count > 0 ? std::min(kEnough, scenario.requests.count) : kEnough;
+            requests.count =
+                requests.count > 0 ? std::min(kEnough, requests.count) : kEnough;
         }
         const Summary summary = simulate(scenario);
         CapacityTrial trial;
@@ -268,7 +271,7 @@ class Search {
 
     // Whether it is borne, what it exceeds, and by how much on the scales of interpolation.
     void judge(CapacityTrial& trial) const {
-        const SloSpec& slo = scenario_.slo;
+        const SloSpec& slo = scenario_.as<ServingKind>().slo;
         const auto exceeds = [&](const char* what) {
             trial.limit += (trial.limit.empty() ? "" : ", ") + std::string(what);
         };
@@ -331,14 +334,15 @@ std::int64_t serving_gpus(const EngineSpec& engine) {
 }
 
 void check_capacity(const Scenario& scenario, const CapacityOptions& options) {
-    if (!row_of(scenario.kind).requests) {
+    if (scenario.find<ServingKind>() == nullptr) {
         throw ConfigError("a capacity is searched for scenarios of kind serving");
     }
-    if (scenario.slo.ttft <= 0 && scenario.slo.tpot <= 0 && scenario.slo.tbt <= 0) {
+    const auto& serving = scenario.as<ServingKind>();
+    if (serving.slo.ttft <= 0 && serving.slo.tpot <= 0 && serving.slo.tbt <= 0) {
         throw ConfigError("a capacity needs limits: give 'slo', such as slo: {ttft: 1 s, tbt: 100 ms}");
     }
-    const ArrivalKind arrivals = scenario.requests.arrivals;
-    if (arrivals == ArrivalKind::closed || (scenario.requests.trace.empty() && arrivals == ArrivalKind::at_once)) {
+    const ArrivalKind arrivals = serving.requests.arrivals;
+    if (arrivals == ArrivalKind::closed || (serving.requests.trace.empty() && arrivals == ArrivalKind::at_once)) {
         throw ConfigError(
             "a capacity needs a rate to change: requests that arrive at once or in closed loops have none");
     }
@@ -351,7 +355,7 @@ Capacity find_capacity(const Scenario& scenario, ModelCache& models, const Capac
     check_capacity(scenario, options);
     ORRERY_ASSERT(options.seeds >= 1 && options.seeds <= kMostSeeds && options.tolerance > 0);
     Capacity out;
-    out.gpus = serving_gpus(scenario.engine);
+    out.gpus = serving_gpus(scenario.as<ServingKind>().engine);
     Search search(scenario, models, options);
     const double near = search.find_nearly(out.trials);
     const double step = std::sqrt(1 + options.tolerance);

@@ -17,7 +17,9 @@
 // Validated by tests/tools/capacity_test.cpp against closed forms of one server; tests/bench/steady.cpp counts how often the interval
 // holds the answer of a search ten times longer.
 
+#include "tools/driver/model_cache.hpp"
 #include "tools/driver/scenario.hpp"
+#include "workloads/serving/spec.hpp"
 
 #include <functional>
 #include <string>

@@ -1,5 +1,6 @@
 #include "tools/plan/estimate.hpp"
 
+#include "tools/driver/kind.hpp"
 #include "tools/plan/offload_space.hpp"
 
 #include <algorithm>

@@ -10,6 +10,7 @@
 // Validated by tests/tools/plan_test.cpp against the simulation of whole plan spaces.
 
 #include "workloads/training/lower.hpp"
+#include "workloads/training/simulate.hpp"
 
 #include <memory>
 #include <vector>

@@ -1,5 +1,7 @@
 #include "tools/plan/expert_space.hpp"
 
+#include "tools/driver/kinds/training.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,8 +30,8 @@ std::vector<ExpertOverlap> overlaps(const ExpertPlan& experts, const ModelSpec& 
 }  // namespace
 
 std::vector<ExpertPlan> expert_choices(const Scenario& scenario, const PlanSpec& plan) {
-    const ModelSpec& model = scenario.model;
-    const ExpertPlan& own = scenario.plan.experts;
+    const ModelSpec& model = scenario.as<TrainingKind>().model;
+    const ExpertPlan& own = scenario.as<TrainingKind>().plan.experts;
     const bool overlap_given = scenario.origins.contains("plan.overlap.experts");
     if (model.experts.count == 0) {
         return {own};

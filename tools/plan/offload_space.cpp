@@ -1,6 +1,7 @@
 #include "tools/plan/offload_space.hpp"
 
 #include "sim/base/error.hpp"
+#include "tools/driver/kinds/training.hpp"
 #include "workloads/training/node_memories.hpp"
 
 #include <fmt/format.h>
@@ -59,14 +60,14 @@ bool apart(const OffloadPlan& offload, const NodeHost& host) {
 }  // namespace
 
 std::vector<OffloadPlan> offload_choices(const Scenario& scenario) {
-    const OffloadPlan& own = scenario.plan.offload;
+    const OffloadPlan& own = scenario.as<TrainingKind>().plan.offload;
     if (!own.given) {
         return {own};
     }
     const NodeHost host = host_of(scenario.cluster);
     for (const Part& part : kParts) {
         if (!(own.*part.place).rest.empty()) {
-            throw ConfigError({scenario.plan_mark.error(
+            throw ConfigError({scenario.as<TrainingKind>().plan_mark.error(
                 fmt::format("'plan' searches one tier for each thing: leave 'rest' of offload.{} out", part.key))});
         }
     }

@@ -1,5 +1,6 @@
 #include "tools/plan/plan_space.hpp"
 
+#include "tools/driver/kinds/training.hpp"
 #include "tools/plan/expert_space.hpp"
 #include "tools/plan/offload_space.hpp"
 
@@ -63,13 +64,14 @@ class PlanSpace::Lister {
     Lister(PlanSpace& space, std::int64_t nodes)
         : space_(space),
           scenario_(space.scenario_),
+          training_(scenario_.as<TrainingKind>()),
           nodes_(nodes),
           gpus_(nodes * scenario_.cluster.node.gpus),
           placements_(placements_of(scenario_)) {}
 
     void list() {
         for (const std::int64_t tensor : divisors(gpus_, 64)) {
-            const ModelSpec& model = scenario_.model;
+            const ModelSpec& model = training_.model;
             const bool scans = model.hybrid() && model.layers_with(LayerPart::state_space) > 0;
             const EncoderSpec& encoder = model.encoder;
             if (model.heads % tensor != 0 || model.ffn % tensor != 0 ||
@@ -81,11 +83,11 @@ class PlanSpace::Lister {
             for (const std::int64_t context : divisors(gpus_ / tensor, 64)) {
                 // Splitting sequences below a few thousand tokens a rank is what nobody does: it only costs exchanges.
                 if (context > 1 &&
-                    (scans || scenario_.model.sequence % context != 0 || scenario_.model.sequence / context < 4096)) {
+                    (scans || training_.model.sequence % context != 0 || training_.model.sequence / context < 4096)) {
                     continue;
                 }
-                for (const std::int64_t pipeline : divisors(gpus_ / tensor / context, scenario_.model.layers + 2)) {
-                    PlanSpec plan = scenario_.plan;
+                for (const std::int64_t pipeline : divisors(gpus_ / tensor / context, training_.model.layers + 2)) {
+                    PlanSpec plan = training_.plan;
                     plan.tensor = tensor;
                     plan.context = context;
                     plan.pipeline = pipeline;
@@ -94,10 +96,10 @@ class PlanSpace::Lister {
                     for (const ContextExchange exchange : exchanges_of(plan)) {
                         plan.context_exchange = exchange;
                         plan.context_inner =
-                            exchange == ContextExchange::hierarchical ? scenario_.plan.context_inner : 0;
+                            exchange == ContextExchange::hierarchical ? training_.plan.context_inner : 0;
                         const bool rings =
                             exchange != ContextExchange::all_gather && exchange != ContextExchange::all_to_all;
-                        plan.overlap_context = context == 1 || !rings || scenario_.plan.overlap_context;
+                        plan.overlap_context = context == 1 || !rings || training_.plan.overlap_context;
                         add_placements(plan);
                     }
                 }
@@ -113,7 +115,7 @@ class PlanSpace::Lister {
         }
         const bool pieces = plan.attention != AttentionKernel::unfused;
         const auto divides = [&](std::int64_t ranks) {
-            return ranks > 0 && scenario_.model.kv_heads % (plan.tensor * ranks) == 0;
+            return ranks > 0 && training_.model.kv_heads % (plan.tensor * ranks) == 0;
         };
         std::vector<ContextExchange> out;
         if (pieces) {
@@ -123,8 +125,8 @@ class PlanSpace::Lister {
         if (divides(plan.context)) {
             out.push_back(ContextExchange::all_to_all);
         }
-        const ContextExchange own = scenario_.plan.context_exchange;
-        const std::int64_t inner = scenario_.plan.context_inner;
+        const ContextExchange own = training_.plan.context_exchange;
+        const std::int64_t inner = training_.plan.context_inner;
         if (std::find(out.begin(), out.end(), own) == out.end() && pieces && own != ContextExchange::all_to_all &&
             (own != ContextExchange::hierarchical || (divides(inner) && plan.context % inner == 0))) {
             out.push_back(own);
@@ -167,7 +169,7 @@ class PlanSpace::Lister {
         some_.clear();
         for (std::size_t i = 0; i < schedule_table().size(); ++i) {
             plan.schedule = schedule_table()[i];
-            if (plan.schedule->searched || plan.schedule == scenario_.plan.schedule) {
+            if (plan.schedule->searched || plan.schedule == training_.plan.schedule) {
                 add_chunks(plan, i);
             }
         }
@@ -175,11 +177,11 @@ class PlanSpace::Lister {
 
     // Schedules of several chunks a stage are tried with two and more: with one they are schedules of one.
     void add_chunks(PlanSpec plan, std::size_t schedule) {
-        const std::int64_t layers = scenario_.model.layers;
+        const std::int64_t layers = training_.model.layers;
         const std::int64_t most = plan.schedule->chunked ? layers / plan.pipeline : 1;
         for (plan.chunks = plan.schedule->chunked ? 2 : 1; plan.chunks <= most; ++plan.chunks) {
             const std::int64_t parts = plan.parts();
-            plan.vocabulary = plan.schedule->cuts_vocabulary && plan.pipeline > 1 ? scenario_.plan.vocabulary
+            plan.vocabulary = plan.schedule->cuts_vocabulary && plan.pipeline > 1 ? training_.plan.vocabulary
                                                                                   : VocabularyParallel::none;
             if ((plan.chunks == 1 || layers % parts == 0 || (layers + 2) % parts == 0) &&
                 plan.schedule->problem(plan.shape()).empty()) {
@@ -212,7 +214,7 @@ class PlanSpace::Lister {
             }
             plan.recompute = recompute;
             for (const bool sequence_parallel : {false, true}) {
-                const bool routes = scenario_.model.experts.count > 0;  // ranks route tokens of their own
+                const bool routes = training_.model.experts.count > 0;  // ranks route tokens of their own
                 if (plan.tensor == 1 ? sequence_parallel : routes && !sequence_parallel) {
                     continue;
                 }
@@ -224,12 +226,12 @@ class PlanSpace::Lister {
 
     // Who computes which documents. How they fill sequences decides what a step trains, and stays.
     void add_documents(PlanSpec plan) {
-        const DocumentsPlan& own = scenario_.plan.documents;
+        const DocumentsPlan& own = training_.plan.documents;
         const bool cut = own.given && own.fill != DocumentFill::padded;
         for (const bool balanced : {false, true}) {
             for (const bool dynamic : {false, true}) {
                 const bool groups = plan.pipeline == 1 && own.fill == DocumentFill::packed && !balanced &&
-                                    plan.context * plan.data > 1 && scenario_.model.experts.count == 0;
+                                    plan.context * plan.data > 1 && training_.model.experts.count == 0;
                 if ((balanced && (!cut || plan.data == 1)) || (dynamic && (!cut || !groups))) {
                     continue;
                 }
@@ -253,6 +255,7 @@ class PlanSpace::Lister {
 
     PlanSpace& space_;
     const Scenario& scenario_;
+    const TrainingKind& training_;
     std::int64_t nodes_, gpus_;
     std::vector<PlanPlacement> placements_;
     std::vector<Member> some_;  ///< of a family of the shape at hand

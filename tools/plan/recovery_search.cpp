@@ -1,6 +1,7 @@
 #include "tools/plan/recovery_search.hpp"
 
-#include "tools/driver/training_faults.hpp"
+#include "tools/driver/kinds/training.hpp"
+#include "tools/driver/kinds/training_faults.hpp"
 #include "workloads/faults/campaign.hpp"
 
 #include <algorithm>
@@ -11,7 +12,7 @@ namespace orrery::inline planning {
 std::vector<RecoveryChoice> search_recovery(const Scenario& scenario, ModelCache& models) {
     constexpr std::int64_t kFewestRuns = 8;
     constexpr double kIntervals[] = {0.25, 0.5, 0.71, 1, 1.41, 2, 4};
-    const std::int64_t given = scenario.faults.recovery.standbys;
+    const std::int64_t given = scenario.as<TrainingKind>().faults.recovery.standbys;
     std::set<std::int64_t> standbys = {0};
     if (takes_standbys(scenario)) {
         standbys.insert({1, 2, 4, 8, 16, given / 2, given, 2 * given});
@@ -19,7 +20,7 @@ std::vector<RecoveryChoice> search_recovery(const Scenario& scenario, ModelCache
     RunOptions options;
     for (const std::int64_t count : standbys) {
         for (const double interval : kIntervals) {
-            CampaignVariant variant{"", scenario.faults, interval};
+            CampaignVariant variant{"", scenario.as<TrainingKind>().faults, interval};
             variant.faults.recovery.standbys = count;
             if (!variant.faults.processes.empty()) {
                 variant.faults.runs = std::max(variant.faults.runs, kFewestRuns);

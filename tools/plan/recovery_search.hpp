@@ -4,6 +4,7 @@
 // The scenario's campaign again for each pair of an interval around its own and a number of standbys; the states of the cluster are
 // priced once for all. Judged by useful training per machine that the job holds, standbys included.
 
+#include "tools/driver/model_cache.hpp"
 #include "tools/driver/scenario.hpp"
 
 #include <vector>

@@ -2,6 +2,8 @@
 
 #include "sim/config/units.hpp"
 #include "tools/driver/kind.hpp"
+#include "tools/driver/kinds/training.hpp"
+#include "tools/driver/kinds/training_input.hpp"
 #include "tools/plan/estimate.hpp"
 #include "tools/plan/offload_space.hpp"
 #include "tools/plan/plan_space.hpp"
@@ -34,7 +36,7 @@ constexpr double kGibi = 1024.0 * 1024 * 1024;
 Scenario scenario_with(const Scenario& base, std::int64_t nodes, const PlanSpec& plan) {
     Scenario scenario = base;
     scenario.cluster.nodes = nodes;
-    scenario.plan = plan;
+    scenario.as<TrainingKind>().plan = plan;
     return scenario;
 }
 
@@ -78,7 +80,7 @@ class PlanWorker {
         std::uint64_t do_not_fit = 0;
         for (std::size_t i = from; i < to; ++i) {
             judged_.cluster.nodes = space_.nodes(i);
-            judged_.plan = space_.plan(i);
+            judged_.as<TrainingKind>().plan = space_.plan(i);
             try {
                 const Fabric& fabric = fabric_for(space_.nodes(i));
                 if (devices_.empty()) {
@@ -90,7 +92,7 @@ class PlanWorker {
                     ++do_not_fit;
                     continue;
                 }
-                const double bubble = figures_of(judged_.plan).bubble;
+                const double bubble = figures_of(judged_.as<TrainingKind>().plan).bubble;
                 feasible.push_back({i, estimator_.iteration(input, bubble, space_.family(i)).value(), *memory / kGibi});
             } catch (const Error&) {
                 ++do_not_divide;
@@ -103,21 +105,21 @@ class PlanWorker {
     // parts are best.
     Json move_layers(std::size_t index) {
         judged_.cluster.nodes = space_.nodes(index);
-        judged_.plan = space_.plan(index);
+        judged_.as<TrainingKind>().plan = space_.plan(index);
         const Fabric& fabric = fabric_for(space_.nodes(index));
         if (devices_.empty()) {
             devices_ = node_devices(judged_, models_);
         }
-        const double bubble = figures_of(judged_.plan).bubble;
+        const double bubble = figures_of(judged_.as<TrainingKind>().plan).bubble;
         const auto seconds_of = [&](const std::vector<std::int64_t>& stages) -> std::optional<double> {
-            judged_.plan.stages = stages;
+            judged_.as<TrainingKind>().plan.stages = stages;
             const TrainingInput input = training_input(judged_, devices_, fabric, Placement(fabric));
             if (!memory_of_plan(judged_, input).has_value()) {
                 return std::nullopt;
             }
             return estimator_.iteration(input, bubble, space_.family(index)).value();
         };
-        const std::vector<std::uint32_t> even = layers_of_parts(judged_.model, judged_.plan);
+        const std::vector<std::uint32_t> even = layers_of_parts(judged_.as<TrainingKind>().model, judged_.as<TrainingKind>().plan);
         std::vector<std::int64_t> best(even.begin(), even.end());
         const std::vector<std::int64_t> start = best;
         double least = seconds_of(best).value_or(0);
@@ -167,22 +169,23 @@ class PlanWorker {
     // Of the fullest stage, where each fits into the memory of the devices that hold it less the headroom. Judged by the fewest
     // layers first, because schedules of long pipelines are long lists.
     [[nodiscard]] std::optional<double> memory_of_plan(const Scenario& scenario, const TrainingInput& input) {
+        const auto& training = scenario.as<TrainingKind>();
         double capacity = 0;
-        for (std::int64_t stage = 0; stage < scenario.plan.pipeline; ++stage) {
+        for (std::int64_t stage = 0; stage < training.plan.pipeline; ++stage) {
             capacity = std::max(capacity, input.memory_of_stage(stage));
         }
         const double layers =
-            std::ceil(static_cast<double>(scenario.model.layers) / static_cast<double>(scenario.plan.pipeline));
+            std::ceil(static_cast<double>(training.model.layers) / static_cast<double>(training.plan.pipeline));
         const LayerMix fewest =
-            mix_of(scenario.model, 0, std::max<std::int64_t>(0, static_cast<std::int64_t>(layers) - 1));
+            mix_of(training.model, 0, std::max<std::int64_t>(0, static_cast<std::int64_t>(layers) - 1));
         const double least =
-            memory_of(scenario.model, scenario.plan, scenario.software, fewest, false, false, 1).total();
+            memory_of(training.model, training.plan, training.software, fewest, false, false, 1).total();
         if (least > capacity) {
             return std::nullopt;
         }
         double most = 0;
         const std::vector<MemoryUse> uses =
-            memory_by_stage(scenario.model, scenario.plan, scenario.software, figures_of(scenario.plan).held);
+            memory_by_stage(training.model, training.plan, training.software, figures_of(training.plan).held);
         for (std::size_t stage = 0; stage < uses.size(); ++stage) {
             most = std::max(most, uses[stage].total());
             if (uses[stage].total() > (1 - headroom_) * input.memory_of_stage(static_cast<std::int64_t>(stage))) {
@@ -323,7 +326,7 @@ class PlanSearcher {
     }
 
     [[nodiscard]] double gpu_hours(const Row& row) const {
-        const double tokens = static_cast<double>(base_.plan.global_batch) * static_cast<double>(base_.model.sequence);
+        const double tokens = static_cast<double>(base_.as<TrainingKind>().plan.global_batch) * static_cast<double>(base_.as<TrainingKind>().model.sequence);
         const auto gpus = static_cast<double>(space_.nodes(row.place) * base_.cluster.node.gpus);
         return row.iteration_s * gpus / 3600 / tokens * 1e9;
     }
@@ -370,7 +373,7 @@ class PlanSearcher {
         std::vector<std::size_t> asked;
         for (std::size_t i = 0; i < rows_.size() && rows_[i].simulated && asked.size() < kMoved; ++i) {
             const PlanSpec plan = space_.plan(rows_[i].place);
-            if (plan.parts() > 1 && plan.recompute_layers == 0 && !base_.plan.documents.given) {
+            if (plan.parts() > 1 && plan.recompute_layers == 0 && !base_.as<TrainingKind>().plan.documents.given) {
                 asked.push_back(i);
             }
         }
@@ -500,23 +503,24 @@ class PlanSearcher {
 }  // namespace
 
 PlanSearch search_plans(const Scenario& scenario, const DataDirectory& data, const PlanOptions& options) {
-    if (!row_of(scenario.kind).plans) {
+    if (scenario.find<TrainingKind>() == nullptr) {
         throw ConfigError("plans are searched for training and serving scenarios; this one is of another kind");
     }
-    if (!scenario.plan.stages.empty()) {
-        throw ConfigError({scenario.plan_mark.error("'plan' searches stages itself: leave 'stages' out")});
+    const auto& training = scenario.as<TrainingKind>();
+    if (!training.plan.stages.empty()) {
+        throw ConfigError({training.plan_mark.error("'plan' searches stages itself: leave 'stages' out")});
     }
-    if (scenario.plan.sharding.given || scenario.plan.outer.given || scenario.plan.compression.given) {
-        throw ConfigError({scenario.plan_mark.error(
+    if (training.plan.sharding.given || training.plan.outer.given || training.plan.compression.given) {
+        throw ConfigError({training.plan_mark.error(
             "'plan' searches degrees, schedules and ZeRO stages: leave 'sharding', 'outer' and 'compression' out")});
     }
-    if (scenario.plan.signatures.given) {
-        throw ConfigError({scenario.plan_mark.error(
+    if (training.plan.signatures.given) {
+        throw ConfigError({training.plan_mark.error(
             "'plan' searches degrees, which signatures are another notation of: leave 'signatures' out")});
     }
-    if (scenario.plan.zeroth_order.given) {
+    if (training.plan.zeroth_order.given) {
         throw ConfigError(
-            {scenario.plan_mark.error("'plan' searches passes forward and backward: leave 'zeroth_order' out")});
+            {training.plan_mark.error("'plan' searches passes forward and backward: leave 'zeroth_order' out")});
     }
     if (scenario.cluster.nodes == 0) {
         throw ConfigError({scenario.cluster_mark.error("training needs 'nodes' with GPUs, not bare hosts")});
@@ -527,12 +531,12 @@ PlanSearch search_plans(const Scenario& scenario, const DataDirectory& data, con
                                          "--nodes out")});
     }
     Scenario plain = scenario;
-    plain.faults = FaultsSpec();  // plans are ranked by their iteration without faults
+    plain.as<TrainingKind>().faults = FaultsSpec();  // plans are ranked by their iteration without faults
     PlanSearch out = PlanSearcher(plain, data, options).search();
-    if (scenario.faults.campaign) {
+    if (training.faults.campaign) {
         Scenario best = scenario;
         best.cluster.nodes = out.ranked.front().nodes;
-        best.plan = out.ranked.front().plan;
+        best.as<TrainingKind>().plan = out.ranked.front().plan;
         ModelCache models(data);
         out.recovery = search_recovery(best, models);
     }

@@ -10,6 +10,7 @@
 // as in the scenario.
 
 #include "tools/plan/recovery_search.hpp"
+#include "workloads/training/spec.hpp"
 
 #include <cstdint>
 #include <string>

@@ -1,5 +1,6 @@
 #include "tools/plan/serving_search.hpp"
 
+#include "tools/driver/kinds/serving.hpp"
 #include "tools/sweep/worker_pool.hpp"
 
 #include <fmt/format.h>
@@ -28,7 +29,7 @@ struct Degrees {
 // Tensor degrees within a node, pipelines across them.
 std::vector<Degrees> degrees_of(const Scenario& scenario, std::int64_t gpus) {
     std::vector<Degrees> out;
-    for (std::int64_t pipeline = 1; pipeline <= std::min(kMostStages, scenario.model.layers); pipeline *= 2) {
+    for (std::int64_t pipeline = 1; pipeline <= std::min(kMostStages, scenario.as<ServingKind>().model.layers); pipeline *= 2) {
         for (std::int64_t tensor = 1; tensor <= scenario.cluster.node.gpus; tensor *= 2) {
             if (tensor * pipeline <= gpus) {
                 out.push_back({tensor, pipeline});
@@ -45,12 +46,13 @@ void set(PhaseSpec& phase, const Degrees& degrees, std::int64_t replicas) {
 }
 
 std::vector<EngineSpec> list_plans(const Scenario& scenario) {
+    const auto& serving = scenario.as<ServingKind>();
     const std::int64_t gpus = scenario.cluster.nodes * scenario.cluster.node.gpus;
     const std::vector<Degrees> all = degrees_of(scenario, gpus);
     std::vector<EngineSpec> out;
     for (const Degrees& degrees : all) {
         for (const std::int64_t budget : kBudgets) {
-            EngineSpec engine = scenario.engine;
+            EngineSpec engine = serving.engine;
             engine.split = engine.decodes = false;
             set(engine.mixed, degrees, gpus / degrees.gpus());
             engine.mixed.scheduler.token_budget = budget;
@@ -60,9 +62,9 @@ std::vector<EngineSpec> list_plans(const Scenario& scenario) {
     for (const Degrees& prefill : all) {
         for (const Degrees& decode : all) {
             for (std::int64_t count = 1; count * prefill.gpus() + decode.gpus() <= gpus; ++count) {
-                EngineSpec engine = scenario.engine;
+                EngineSpec engine = serving.engine;
                 engine.split = engine.decodes = true;
-                if (!scenario.engine.split) {
+                if (!serving.engine.split) {
                     engine.transfer = Transfer::layers;
                 }
                 set(engine.prefill, prefill, count);
@@ -90,13 +92,14 @@ class ServingWorker {
     std::string answer(const std::string& request) {
         const Json asked = Json::parse(request);
         Scenario scenario = base_;
-        scenario.engine = plans_[asked["plan"]];
+        auto& serving = scenario.as<ServingKind>();
+        serving.engine = plans_[asked["plan"]];
         if (!asked["whole"].get<bool>()) {
-            const std::int64_t count = scenario.requests.count > 0 ? scenario.requests.count : 1000;
-            scenario.requests.count = std::min(count, std::max(kFewestRequests, count / kShare));
+            const std::int64_t count = serving.requests.count > 0 ? serving.requests.count : 1000;
+            serving.requests.count = std::min(count, std::max(kFewestRequests, count / kShare));
         }
-        if (scenario.requests.trace.empty() && asked.contains("near")) {
-            scenario.requests.rate = asked["near"];
+        if (serving.requests.trace.empty() && asked.contains("near")) {
+            serving.requests.rate = asked["near"];
         }
         try {
             const Capacity capacity = find_capacity(scenario, models_, options_);

@@ -6,6 +6,7 @@
 // All plans are judged on a quarter of the load; the best are searched again on all of it.
 
 #include "tools/plan/capacity.hpp"
+#include "workloads/serving/spec.hpp"
 
 namespace orrery::inline planning {
 

@@ -1,5 +1,6 @@
 #include "tools/program/capacity_command.hpp"
 
+#include "tools/driver/kinds/serving.hpp"
 #include "tools/plan/serving_search.hpp"
 #include "tools/program/outputs.hpp"
 #include "tools/report/page.hpp"
@@ -225,7 +226,7 @@ int plan_serving(const CommandLine& line, const Scenario& scenario, const DataDi
     for (const std::string& assignment : assignments_of(best.engine)) {
         sets += " --set " + assignment;
     }
-    if (scenario.engine.split && !best.engine.split) {
+    if (scenario.as<ServingKind>().engine.split && !best.engine.split) {
         say("\nTo run the best, take 'prefill' and 'decode' out of the scenario's engine; then");
     } else {
         say("\nTo run the best:");

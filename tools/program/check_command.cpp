@@ -1,6 +1,7 @@
 // orrery check: scenarios against their baselines.
 
 #include "tools/check/baseline.hpp"
+#include "tools/driver/model_cache.hpp"
 #include "tools/program/commands.hpp"
 #include "tools/program/error_codes.hpp"
 #include "tools/program/outputs.hpp"

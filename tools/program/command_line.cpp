@@ -1,5 +1,6 @@
 #include "tools/program/command_line.hpp"
 
+#include "tools/driver/kind.hpp"
 #include "tools/init/starter.hpp"
 #include "tools/program/error_codes.hpp"
 #include "tools/reference/reference.hpp"

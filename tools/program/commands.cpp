@@ -2,9 +2,10 @@
 #include "tools/program/commands.hpp"
 
 #include "tools/check/baseline.hpp"
+#include "tools/driver/kinds/serving.hpp"
 #include "tools/driver/run_cost.hpp"
 #include "tools/driver/scenario.hpp"
-#include "tools/driver/training_faults.hpp"
+#include "tools/driver/kinds/training_faults.hpp"
 #include "tools/program/command_line.hpp"
 #include "tools/program/error_codes.hpp"
 #include "tools/program/memory_limit.hpp"
@@ -36,10 +37,10 @@ namespace {
 
 // Messages and requests one by one: a report leaves the timeline out where it would be a wall of lines.
 bool can_be_drawn(const Scenario& scenario) {
-    const TimelineDrawing drawing = row_of(scenario.kind).drawing;
+    const TimelineDrawing drawing = scenario.kind().drawing;
     constexpr std::int64_t kMostRequests = 100'000;  // whose parts are kept for charts over time
-    if (row_of(scenario.kind).requests) {
-        return scenario.requests.count <= kMostRequests;
+    if (const auto* serving = scenario.find<ServingKind>()) {
+        return serving->requests.count <= kMostRequests;
     }
     if (drawing != TimelineDrawing::few_streams) {
         return drawing != TimelineDrawing::none;
@@ -101,7 +102,7 @@ int run_once(const CommandLine& line, const DataDirectory& data, std::vector<std
     RunOptions options;
     options.timeline = line.has("trace") || (line.has("report") && can_be_drawn(scenario));
     options.requests = line.has("requests");
-    if (options.requests && !row_of(scenario.kind).requests) {
+    if (options.requests && scenario.find<ServingKind>() == nullptr) {
         throw ConfigError("--requests lists what a serving scenario served; this is another kind",
                           ErrorCode::command_line);
     }
@@ -110,7 +111,7 @@ int run_once(const CommandLine& line, const DataDirectory& data, std::vector<std
                           ErrorCode::command_line);
     }
     options.messages = line.has("flows");
-    if (options.messages && !row_of(scenario.kind).network.flows) {
+    if (options.messages && !scenario.kind().network.flows) {
         throw ConfigError(
             "--flows lists the messages of a network, collective or training scenario; this is another kind",
             ErrorCode::command_line);
@@ -143,7 +144,7 @@ int run_once(const CommandLine& line, const DataDirectory& data, std::vector<std
         write_junit(line, out.summary.expectations);
     }
     if (options.requests) {
-        write_output(line, "requests", requests_csv(out.requests, scenario.requests.names_adapters()));
+        write_output(line, "requests", requests_csv(out.requests, scenario.as<ServingKind>().requests.names_adapters()));
     }
     if (options.messages) {
         if (!out.messages) {
@@ -264,14 +265,13 @@ int command_schema(const CommandLine& line, const DataDirectory& data) {
         fmt::print("{}", summary_schema());
         return 0;
     }
-    const auto& names = scenario_kind_names();
-    const auto found = std::find(names.begin(), names.end(), wanted);
-    if (found == names.end()) {
-        throw ConfigError(
-            fmt::format("unknown kind '{}'; it is one of {}, sweep, baseline, summary", wanted, fmt::join(names, ", ")),
-            ErrorCode::unknown_name);
+    const KindRow* kind = find_kind(wanted);
+    if (kind == nullptr) {
+        throw ConfigError(fmt::format("unknown kind '{}'; it is one of {}, sweep, baseline, summary", wanted,
+                                      fmt::join(scenario_kind_names(), ", ")),
+                          ErrorCode::unknown_name);
     }
-    fmt::print("{}\n", scenario_schema(static_cast<ScenarioKind>(found - names.begin()), data));
+    fmt::print("{}\n", scenario_schema(*kind, data));
     return 0;
 }
 

@@ -3,6 +3,7 @@
 #include "sim/base/input_file.hpp"
 #include "sim/base/text.hpp"
 #include "sim/record/metric_table.hpp"
+#include "tools/driver/kind.hpp"
 #include "tools/driver/scenario.hpp"
 #include "tools/program/commands.hpp"
 #include "tools/program/outputs.hpp"

@@ -2,11 +2,13 @@
 
 #include "sim/config/units.hpp"
 #include "sim/record/metric_table.hpp"
+#include "tools/driver/kind.hpp"
 #include "tools/explain/diff.hpp"
 #include "tools/explain/explain.hpp"
 #include "tools/explain/sensitivity.hpp"
 #include "tools/program/commands.hpp"
 #include "tools/program/print_summary.hpp"
+#include "workloads/training/simulate.hpp"
 
 #include <fmt/format.h>
 
@@ -285,7 +287,7 @@ int command_explain(const CommandLine& line, const DataDirectory& data) {
     ModelCache models(data);
     Progress progress(terminal, "explaining");
     const RunOutput out = run(scenario, models, {});
-    require_measured(out.summary.find(headline_metric(scenario.kind))->value);
+    require_measured(out.summary.find(headline_metric(scenario.kind()))->value);
     const Explanation why = explain(scenario, models);
     progress.finish();
     say("{}\n", why.verdict);

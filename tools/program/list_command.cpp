@@ -11,6 +11,9 @@
 #include "workloads/serving/cluster/routers/router.hpp"
 #include "workloads/serving/cost/step_cost.hpp"
 #include "workloads/serving/requests/formats/trace_format.hpp"
+#include "workloads/serving/schedulers/scheduler.hpp"
+#include "workloads/training/schedules/schedule.hpp"
+#include "workloads/training/spec.hpp"
 
 #include <fmt/format.h>
 

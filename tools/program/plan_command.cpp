@@ -1,6 +1,7 @@
 // orrery plan: the best parallel plans of a training scenario.
 
 #include "tools/driver/kind.hpp"
+#include "tools/driver/kinds/serving.hpp"
 #include "tools/plan/search.hpp"
 #include "tools/program/capacity_command.hpp"
 #include "tools/program/commands.hpp"
@@ -112,7 +113,7 @@ int command_plan(const CommandLine& line, const DataDirectory& data) {
     const Terminal terminal = line.terminal();
     const Scenario scenario = load_scenario(line.arguments[0], line.overrides(), data);
     check_outputs(line, files_of(scenario));
-    if (row_of(scenario.kind).requests) {
+    if (scenario.find<ServingKind>() != nullptr) {
         return plan_serving(line, scenario, data);
     }
     for (const char* only : {"attainment", "percentile", "tolerance"}) {

@@ -38,7 +38,7 @@ std::string plot_scenario(const std::string& kind, const CommandLine& line, cons
     options.progress = [&](double fraction) { progress.update(fraction); };
     const RunOutput out = run(scenario, models, options);
     const TimelineRows rows =
-        row_of(scenario.kind).drawing == TimelineDrawing::ranks ? TimelineRows::processes : TimelineRows::streams;
+        scenario.kind().drawing == TimelineDrawing::ranks ? TimelineRows::processes : TimelineRows::streams;
     return options.timeline ? timeline_svg(scenario.name, out.timeline, rows, kTimelineRows, style)
                             : bars_svg(scenario.name, out.summary.breakdown, style);
 }

@@ -1,12 +1,13 @@
 // orrery price: one kernel or collective, or a table of them.
 
-#include "models/collective_library.hpp"
 #include "models/calibration/row_prices.hpp"
+#include "models/collective_library.hpp"
 #include "sim/base/text.hpp"
 #include "sim/config/units.hpp"
 #include "sim/record/facts_table.hpp"
 #include "sim/record/summary.hpp"
 #include "tools/calibration/collections.hpp"
+#include "tools/driver/model_cache.hpp"
 #include "tools/driver/scenario.hpp"
 #include "tools/program/commands.hpp"
 #include "tools/program/outputs.hpp"

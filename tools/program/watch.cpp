@@ -1,5 +1,6 @@
 #include "tools/program/watch.hpp"
 
+#include "tools/driver/kind.hpp"
 #include "tools/terminal/terminal.hpp"
 
 #include <fmt/format.h>

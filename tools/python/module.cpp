@@ -6,6 +6,7 @@
 //   rows = orrery.sweep("sweep.yaml", "results.sqlite", jobs=2)         # one dict a point
 //   frame = pandas.DataFrame(rows)
 
+#include "tools/driver/run.hpp"
 #include "tools/driver/scenario.hpp"
 #include "tools/sweep/run_sweep.hpp"
 #include "tools/sweep/table.hpp"

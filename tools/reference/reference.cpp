@@ -231,15 +231,13 @@ std::vector<KeyReference> reference_of_kind(const std::string& kind, const DataD
     if (kind == kSweep) {
         rows = sweep_reference();
     } else {
-        const auto& names = scenario_kind_names();
-        const auto found = std::find(names.begin(), names.end(), kind);
-        ORRERY_ASSERT(found != names.end());
-        Scenario scenario;
-        scenario.kind = static_cast<ScenarioKind>(found - names.begin());
+        const KindRow* found = find_kind(kind);
+        ORRERY_ASSERT(found != nullptr);
+        Scenario scenario = scenario_of(*found);
         rows = reference_of([&](Fields& fields) { describe(fields, scenario); });
         // A job has the keys of its own kind, which have a reference of their own.
         std::erase_if(rows, [](const KeyReference& row) { return row.path.rfind("jobs[].scenario.", 0) == 0; });
-        rows.push_back(expect_reference(row_of(scenario.kind)));
+        rows.push_back(expect_reference(*found));
     }
     const Examples examples = shipped_examples(kind, data);
     for (KeyReference& row : rows) {

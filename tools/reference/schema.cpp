@@ -1,5 +1,6 @@
 #include "tools/reference/schema.hpp"
 
+#include "tools/driver/kind.hpp"
 #include "tools/driver/scenario.hpp"
 
 #include <nlohmann/json.hpp>
@@ -110,10 +111,10 @@ class Definitions {
 std::string schema_of_all_kinds(const DataDirectory& data) {
     const std::vector<std::string>& names = scenario_kind_names();
     std::map<std::string, Json> kinds;
-    for (std::size_t i = 0; i < names.size(); ++i) {
-        Json schema = Json::parse(scenario_schema(static_cast<ScenarioKind>(i), data));
+    for (const KindRow* kind : scenario_kinds()) {
+        Json schema = Json::parse(scenario_schema(*kind, data));
         schema.erase("$schema");
-        kinds[names[i]] = std::move(schema);
+        kinds[kind->name] = std::move(schema);
     }
     Definitions definitions(kinds);
     Json branches = Json::array();

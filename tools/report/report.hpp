@@ -5,6 +5,7 @@
 // page as data and drawn by its own scripts (Chart.js inlined); timelines and the fabric are SVG.
 
 #include "tools/check/baseline.hpp"
+#include "tools/driver/run.hpp"
 #include "tools/explain/explain.hpp"
 #include "tools/report/svg.hpp"
 #include "tools/sweep/table.hpp"

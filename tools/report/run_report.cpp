@@ -1,5 +1,7 @@
 #include "sim/record/metric_table.hpp"
 #include "tools/driver/kind.hpp"
+#include "tools/driver/kinds/cluster.hpp"
+#include "tools/driver/kinds/serving.hpp"
 #include "tools/report/explanation_blocks.hpp"
 #include "tools/report/over_time.hpp"
 #include "tools/report/report.hpp"
@@ -52,11 +54,11 @@ Json metric_item(const Metric& metric) {
 // Names of the cards of a scenario: those of its kind, and of each of its jobs.
 std::vector<std::string> cards_of(const Scenario& scenario, const std::string& prefix = "") {
     std::vector<std::string> out;
-    for (const char* card : row_of(scenario.kind).cards) {
+    for (const char* card : scenario.kind().cards) {
         out.push_back(prefix + card);
     }
-    for (const JobSpec& job : scenario.jobs) {
-        const std::vector<std::string> own = cards_of(job.scenario, prefix + job.name + ".");
+    for (const JobSpec* job : jobs_of(scenario)) {
+        const std::vector<std::string> own = cards_of(job->scenario, prefix + job->name + ".");
         out.insert(out.end(), own.begin(), own.end());
     }
     return out;
@@ -77,7 +79,7 @@ void add_metrics(const Scenario& scenario, const Summary& summary, Json& blocks)
             others.push_back(metric_item(metric));
         }
     }
-    const std::string lead = row_of(scenario.kind).headline;
+    const std::string lead = scenario.kind().headline;
     blocks.push_back({{"kind", "tiles"}, {"lead", lead}, {"items", shown}});
     if (!others.empty()) {
         const Json tiles = {{"kind", "tiles"}, {"lead", lead}, {"items", others}};
@@ -348,12 +350,12 @@ std::string run_report(const Scenario& scenario, const RunOutput& out, const Exp
     if (out.training) {
         blocks.push_back(memory_stacks(out.training->memory, memory_capacity(scenario.cluster)));
     }
-    if (const std::string over_time = row_of(scenario.kind).requests ? over_time_block(out.timeline) : "";
+    if (const std::string over_time = scenario.find<ServingKind>() != nullptr ? over_time_block(out.timeline) : "";
         !over_time.empty()) {
         blocks.push_back(Json::parse(over_time));
     }
-    if (!out.timeline.spans.empty() && row_of(scenario.kind).drawing != TimelineDrawing::none) {
-        const bool ranks = row_of(scenario.kind).drawing == TimelineDrawing::ranks;
+    if (!out.timeline.spans.empty() && scenario.kind().drawing != TimelineDrawing::none) {
+        const bool ranks = scenario.kind().drawing == TimelineDrawing::ranks;
         blocks.push_back(
             {{"kind", "svg"},
              {"title", ranks ? "Schedule" : "Timeline"},

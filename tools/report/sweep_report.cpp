@@ -25,8 +25,8 @@ Json cell_json(const Cell& cell) {
 
 // What the points are judged by: the headline of their kind where it was kept, and else what the sweep names first.
 std::string lead_of(const std::vector<std::string>& metrics) {
-    for (std::size_t kind = 0; kind < scenario_kind_names().size(); ++kind) {
-        const std::string headline = row_of(static_cast<ScenarioKind>(kind)).headline;
+    for (const KindRow* kind : scenario_kinds()) {
+        const std::string headline = kind->headline;
         if (std::find(metrics.begin(), metrics.end(), headline) != metrics.end()) {
             return headline;
         }

@@ -3,6 +3,7 @@
 #include "sim/base/error.hpp"
 #include "sim/base/input_file.hpp"
 #include "sim/record/sqlite_damage.hpp"
+#include "tools/driver/kind.hpp"
 
 #include <fmt/format.h>
 #include <sqlite3.h>

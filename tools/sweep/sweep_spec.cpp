@@ -2,6 +2,7 @@
 
 #include "sim/base/input_file.hpp"
 #include "sim/config/units.hpp"
+#include "tools/driver/kind.hpp"
 #include "tools/sweep/sweep_axes.hpp"
 
 #include <fmt/format.h>

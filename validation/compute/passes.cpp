@@ -3,6 +3,7 @@
 #include "models/calibrated.hpp"
 #include "sim/record/facts_table.hpp"
 #include "tools/calibration/collections.hpp"
+#include "tools/driver/model_cache.hpp"
 #include "tools/driver/scenario.hpp"
 #include "validation/statistics.hpp"
 

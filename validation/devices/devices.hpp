@@ -2,6 +2,7 @@
 // The tables of `orrery validate devices`, one a file.
 
 #include "sim/config/data_directory.hpp"
+#include "tools/driver/model_cache.hpp"
 #include "tools/driver/scenario.hpp"
 #include "tools/terminal/terminal.hpp"
 #include "validation/scatter.hpp"

@@ -1,6 +1,7 @@
 // Tokens of mixtures whose experts live in host memory.
 
 #include "sim/record/facts_table.hpp"
+#include "tools/driver/run.hpp"
 #include "validation/devices/devices.hpp"
 
 #include <fmt/format.h>

@@ -2,6 +2,7 @@
 
 #include "sim/base/error.hpp"
 #include "sim/record/facts_table.hpp"
+#include "tools/driver/run.hpp"
 #include "validation/devices/devices.hpp"
 
 #include <fmt/format.h>

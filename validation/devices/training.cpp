@@ -1,5 +1,6 @@
 // Training on devices that are priced from their units.
 
+#include "tools/driver/model_cache.hpp"
 #include "validation/devices/devices.hpp"
 #include "validation/training/points.hpp"
 

@@ -1,3 +1,4 @@
+#include "tools/driver/model_cache.hpp"
 #include "validation/devices/devices.hpp"
 #include "validation/statistics.hpp"
 #include "validation/validate.hpp"

@@ -1,8 +1,10 @@
 #include "sim/base/text.hpp"
 #include "sim/device/power.hpp"
 #include "sim/record/facts_table.hpp"
+#include "tools/driver/run.hpp"
 #include "validation/energy/limit_sweeps.hpp"
 #include "validation/validate.hpp"
+#include "workloads/training/simulate.hpp"
 
 #include <fmt/format.h>
 

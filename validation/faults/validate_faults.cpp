@@ -1,5 +1,6 @@
 #include "sim/record/facts_table.hpp"
-#include "tools/driver/training_faults.hpp"
+#include "tools/driver/run.hpp"
+#include "tools/driver/kinds/training_faults.hpp"
 #include "validation/faults/spot.hpp"
 #include "validation/validate.hpp"
 

@@ -1,5 +1,7 @@
 #include "sim/base/math.hpp"
+#include "tools/driver/kinds/serving.hpp"
 #include "validation/serving/serving_points.hpp"
+#include "workloads/serving/spec.hpp"
 
 #include <fmt/format.h>
 
@@ -115,7 +117,7 @@ FitErrors errors_of(const std::vector<ServingPoint*>& points, const std::vector<
 std::vector<Logs> run_all(const std::vector<ServingPoint*>& points, const DataDirectory& data,
                           const Constants& constants) {
     for (ServingPoint* point : points) {
-        set_constants(point->scenario.engine.software, constants);
+        set_constants(point->scenario.as<ServingKind>().engine.software, constants);
     }
     predict_all(points, data, nullptr);
     std::vector<Logs> out;
@@ -308,11 +310,11 @@ void fit_engines(std::vector<ServingPoint>& points, const DataDirectory& data, c
         if (!fit.determined()) {
             continue;
         }
-        Constants constants = constants_of(half.front()->scenario.engine.software);
+        Constants constants = constants_of(half.front()->scenario.as<ServingKind>().engine.software);
         const double left = fit.run(constants);
         for (ServingPoint& point : points) {
             if (point.engine == engine) {
-                set_constants(point.scenario.engine.software, constants);
+                set_constants(point.scenario.as<ServingKind>().engine.software, constants);
             }
         }
         rows.push_back({engine, std::to_string(half.size())});

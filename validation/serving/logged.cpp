@@ -1,6 +1,7 @@
 // `orrery validate serving --log`: a scenario of the user's own against the latencies that its request trace logged.
 
 #include "sim/record/facts_table.hpp"
+#include "tools/driver/kinds/serving.hpp"
 #include "validation/statistics.hpp"
 #include "validation/validate.hpp"
 
@@ -84,15 +85,15 @@ std::vector<std::vector<std::string>> compared(const std::vector<LoggedLatency>&
 
 Comparison validate_logged(ModelCache& models, const Terminal& terminal, const std::string& file) {
     const Scenario scenario = load_scenario(file, {}, models.data());
-    if (scenario.kind != ScenarioKind::serving || scenario.requests.trace.empty()) {
+    if (scenario.find<ServingKind>() == nullptr || scenario.as<ServingKind>().requests.trace.empty()) {
         throw ConfigError(
             {Diagnostic{file, 0, 0, "is no serving scenario with a trace of requests, whose latencies to compare"}});
     }
-    if (scenario.requests.sample < 1 || scenario.requests.from > 0) {
+    if (scenario.as<ServingKind>().requests.sample < 1 || scenario.as<ServingKind>().requests.from > 0) {
         throw ConfigError(
             {Diagnostic{file, 0, 0, "takes a part of its trace ('sample', 'from'): requests are compared one by one"}});
     }
-    const std::string trace = scenario.file(scenario.requests.trace);
+    const std::string trace = scenario.file(scenario.as<ServingKind>().requests.trace);
     const std::vector<FactsRow> rows = read_facts_table(trace);
     if (rows.empty() || !(rows.front().cells.contains("ttft_s") || rows.front().cells.contains("e2e_s"))) {
         throw ConfigError({Diagnostic{trace, 0, 0, "logs no latency: it has neither a column 'ttft_s' nor 'e2e_s'",

@@ -2,6 +2,8 @@
 
 #include "sim/base/text.hpp"
 #include "sim/record/facts_table.hpp"
+#include "tools/driver/kinds/serving.hpp"
+#include "tools/driver/run.hpp"
 
 #include <fmt/format.h>
 
@@ -43,10 +45,10 @@ class Loader {
         point.source = before(setup, '-');
         point.scenario = read_scenario(tree, point.id, data_);
         point.scenario.directory = data_.path("validation/serving/setups");
-        point.engine = point.scenario.engine.software.name;
+        point.engine = point.scenario.as<ServingKind>().engine.software.name;
         point.device = point.scenario.cluster.node.gpu.name;
-        point.model = point.scenario.model.name;
-        point.dense = point.scenario.model.experts.count == 0;
+        point.model = point.scenario.as<ServingKind>().model.name;
+        point.dense = point.scenario.as<ServingKind>().model.experts.count == 0;
         point.fitted_half = counts_[setup]++ % 2 == 0;
         return point;
     }

@@ -1,6 +1,7 @@
 #pragma once
 // Measured serving runs as scenarios: validation/serving/*.csv with their setups.
 
+#include "tools/driver/model_cache.hpp"
 #include "tools/driver/scenario.hpp"
 #include "tools/terminal/terminal.hpp"
 #include "validation/validate.hpp"

@@ -1,6 +1,8 @@
 #include "sim/record/facts_table.hpp"
+#include "tools/driver/kinds/serving.hpp"
 #include "validation/serving/serving_points.hpp"
 #include "validation/validate.hpp"
+#include "workloads/serving/spec.hpp"
 
 #include <fmt/format.h>
 
@@ -76,9 +78,9 @@ void print_points(const Terminal& terminal, const std::vector<ServingPoint>& poi
     };
     std::vector<std::vector<std::string>> rows;
     for (const ServingPoint& point : points) {
-        const RequestsSpec& requests = point.scenario.requests;
-        rows.push_back({point.id, std::to_string(point.scenario.engine.mixed.ranks()),
-                        point.scenario.requests.trace.empty() ? fmt::format("{} x {:.0f}/{:.0f}", requests.clients,
+        const RequestsSpec& requests = point.scenario.as<ServingKind>().requests;
+        rows.push_back({point.id, std::to_string(point.scenario.as<ServingKind>().engine.mixed.ranks()),
+                        point.scenario.as<ServingKind>().requests.trace.empty() ? fmt::format("{} x {:.0f}/{:.0f}", requests.clients,
                                                                             requests.prompt.mean, requests.output.mean)
                                                               : "trace",
                         point.fitted_half ? "fitted half" : "held back"});
@@ -208,10 +210,10 @@ void validate_offline(const DataDirectory& data, const Terminal& terminal, bool 
     std::map<std::string, std::vector<double>> groups;
     std::vector<std::vector<std::string>> rows;
     for (const ServingPoint& point : points) {
-        const RequestsSpec& requests = point.scenario.requests;
+        const RequestsSpec& requests = point.scenario.as<ServingKind>().requests;
         const std::string load =
             fmt::format("{} of {:.0f}/{:.0f}", requests.count, requests.prompt.mean, requests.output.mean);
-        const std::string gpus = std::to_string(point.scenario.engine.mixed.ranks());
+        const std::string gpus = std::to_string(point.scenario.as<ServingKind>().engine.mixed.ranks());
         if (!point.problem.empty()) {
             rows.push_back({point.id, gpus, load, point.problem});
             continue;
@@ -251,7 +253,7 @@ std::vector<ServingPoint> validate_disaggregated(const DataDirectory& data, cons
     print_groups(
         terminal, "disaggregated, by attention of the decode replicas", points,
         [](const ServingPoint& p) {
-            const auto groups = static_cast<int>(p.scenario.engine.decode.groups);
+            const auto groups = static_cast<int>(p.scenario.as<ServingKind>().engine.decode.groups);
             return groups == 1 ? std::string("one group") : fmt::format("{:2} groups", groups);
         },
         any);
@@ -320,7 +322,7 @@ Comparison comparison_of(const std::vector<ServingPoint>& points) {
             out.points.push_back({measured,
                                   predicted,
                                   name,
-                                  fmt::format("{}, {} GPUs: {:+.1f} %", point.id, point.scenario.engine.mixed.ranks(),
+                                  fmt::format("{}, {} GPUs: {:+.1f} %", point.id, point.scenario.as<ServingKind>().engine.mixed.ranks(),
                                               100 * (predicted / measured - 1)),
                                   {point.engine, point.device, point.model, point.dense ? "dense" : "experts",
                                    point.fitted_half ? "fitted" : "held back"}});

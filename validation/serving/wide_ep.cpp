@@ -1,4 +1,5 @@
 #include "sim/record/facts_table.hpp"
+#include "tools/driver/run.hpp"
 #include "validation/serving/serving_points.hpp"
 
 #include <fmt/format.h>

@@ -2,6 +2,7 @@
 
 #include "sim/base/math.hpp"
 #include "sim/config/units.hpp"
+#include "tools/driver/kinds/training.hpp"
 #include "tools/terminal/terminal.hpp"
 
 #include <fmt/format.h>
@@ -58,7 +59,7 @@ const Fitted kExpertWait = {
     [](const SoftwareSpec& spec) { return Constants{spec.expert_wait.value}; },
     [](SoftwareSpec& spec, const Constants& constants) { spec.expert_wait.value = constants[0]; },
     [](const TrainingPoint& point) {
-        return point.software().graphs == CudaGraphs::none && !point.variants[0].plan.experts.pad &&
+        return point.software().graphs == CudaGraphs::none && !point.variants[0].as<TrainingKind>().plan.experts.pad &&
                point.hardware.find("NVIDIA GB") == std::string::npos;
     }};
 
@@ -73,7 +74,7 @@ double objective(std::vector<TrainingPoint>& points, ModelCache& models, const F
         if (!wanted(point)) {
             continue;
         }
-        fit.set(point.variants[0].software, constants);
+        fit.set(point.variants[0].as<TrainingKind>().software, constants);
         predict(point, models);
         if (point.low > 0) {
             auto& [sum, count] = sums[point.source];
@@ -172,21 +173,21 @@ void fit_all(std::vector<TrainingPoint>& points, ModelCache& models, const Termi
     std::map<std::string, Constants> fitted;
     for (const TrainingPoint& point : points) {
         if (point.scored() && fit.tells(point)) {
-            fitted[point.variants[0].software.name] = fit.get(point.variants[0].software);
+            fitted[point.variants[0].as<TrainingKind>().software.name] = fit.get(point.variants[0].as<TrainingKind>().software);
         }
     }
     std::vector<std::vector<std::string>> rows;
     for (auto& [name, constants] : fitted) {
         const auto wanted = [&, &software = name](const TrainingPoint& point) {
-            return point.scored() && point.variants[0].software.name == software && fit.tells(point);
+            return point.scored() && point.variants[0].as<TrainingKind>().software.name == software && fit.tells(point);
         };
         const auto some = std::find_if(points.begin(), points.end(), wanted);
-        const Fitted own = only_fitted(fit, some->variants[0].software);
+        const Fitted own = only_fitted(fit, some->variants[0].as<TrainingKind>().software);
         const double best = fit_one(
             constants, own, [&](const Constants& trial) { return objective(points, models, fit, wanted, trial); });
         std::vector<std::string> row{name};
-        fit.set(some->variants[0].software, constants);
-        for (const std::string& word : words(some->variants[0].software)) {
+        fit.set(some->variants[0].as<TrainingKind>().software, constants);
+        for (const std::string& word : words(some->variants[0].as<TrainingKind>().software)) {
             row.push_back(word);
         }
         row.push_back(fmt::format("{:.1f} %", 100 * best));
@@ -196,9 +197,9 @@ void fit_all(std::vector<TrainingPoint>& points, ModelCache& models, const Termi
     terminal.table(headings, rows);
     for (TrainingPoint& point : points) {
         for (Scenario& variant : point.variants) {
-            const auto found = fitted.find(variant.software.name);
+            const auto found = fitted.find(variant.as<TrainingKind>().software.name);
             if (found != fitted.end()) {
-                fit.set(variant.software, found->second);
+                fit.set(variant.as<TrainingKind>().software, found->second);
             }
         }
     }

@@ -1,6 +1,7 @@
 #include "validation/training/points.hpp"
 
-#include "tools/driver/interval.hpp"
+#include "tools/driver/kinds/interval.hpp"
+#include "tools/driver/kinds/training.hpp"
 
 #include "sim/config/units.hpp"
 
@@ -91,7 +92,7 @@ class PointReader {
         const YamlNode* unknown = node.find("unknown");
         for (const YamlNode& variant : expand(need(node, "scenario", YamlNode::Kind::map), unknown)) {
             out.variants.push_back(read_scenario(variant, out.id, data_));
-            if (out.variants.back().kind != ScenarioKind::training) {
+            if (out.variants.back().find<TrainingKind>() == nullptr) {
                 throw ConfigError({variant.mark.error("the scenario of a measured run is of kind training")});
             }
         }
@@ -100,8 +101,8 @@ class PointReader {
         }
         const Scenario& first = out.variants[0];
         out.hardware = first.cluster.node.gpu.name;
-        out.family = fmt::format("{} {}x{} {} GPUs, batch {}", out.source, first.model.layers, first.model.hidden,
-                                 first.plan.ranks(), first.plan.global_batch);
+        out.family = fmt::format("{} {}x{} {} GPUs, batch {}", out.source, first.as<TrainingKind>().model.layers, first.as<TrainingKind>().model.hidden,
+                                 first.as<TrainingKind>().plan.ranks(), first.as<TrainingKind>().plan.global_batch);
         return out;
     }
 
@@ -146,8 +147,8 @@ void predict(TrainingPoint& point, ModelCache& models) {
                 point.interval_low = metric.low.value_or(seconds);
                 point.interval_high = metric.high.value_or(seconds);
                 point.parts_spread =
-                    parts_spread(variant, *out.training, models.device(variant.cluster.node.gpu, variant.compute));
-                point.allocated = out.training->memory_bytes - variant.software.reserved_memory.value;
+                    parts_spread(variant, *out.training, models.device(variant.cluster.node.gpu, variant.as<TrainingKind>().compute));
+                point.allocated = out.training->memory_bytes - variant.as<TrainingKind>().software.reserved_memory.value;
                 point.refused_by_memory = out.training->memory_bytes > variant.cluster.node.gpu.memory.value;
                 point.low = point.low == 0 ? seconds : std::min(point.low, seconds);
                 point.high = std::max(point.high, seconds);

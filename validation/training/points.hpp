@@ -11,8 +11,10 @@
 //       scenario: {...}                           of kind training
 // Scored points at even positions of their file (first, third, ...) are the declared half that constants are fitted on.
 
+#include "tools/driver/kinds/training.hpp"
 #include "tools/driver/scenario.hpp"
 #include "tools/terminal/terminal.hpp"
+#include "workloads/training/spec.hpp"
 
 #include <string>
 #include <vector>
@@ -38,7 +40,7 @@ struct TrainingPoint {
 
     [[nodiscard]] bool scored() const { return variants.size() == 1; }
     [[nodiscard]] double error() const { return low / measured - 1; }
-    [[nodiscard]] const SoftwareSpec& software() const { return variants[0].software; }
+    [[nodiscard]] const SoftwareSpec& software() const { return variants[0].as<TrainingKind>().software; }
 };
 
 /// The points of all files of validation/training, or those of `file`. Throws ConfigError with all that is wrong in a file.

@@ -4,7 +4,8 @@
 #include "validation/validate.hpp"
 
 #include "sim/base/math.hpp"
-#include "tools/driver/interval.hpp"
+#include "tools/driver/kinds/interval.hpp"
+#include "tools/driver/kinds/training.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -59,10 +60,10 @@ std::string kind_of(const TrainingPoint& point) {
     if (point.hardware.rfind("AMD", 0) == 0) {
         return "AMD";
     }
-    if (run.model.experts.count > 0) {
+    if (run.as<TrainingKind>().model.experts.count > 0) {
         return "experts";
     }
-    if (run.model.hybrid()) {
+    if (run.as<TrainingKind>().model.hybrid()) {
         return "state space";
     }
     if (point.subset == kVocabulary) {
@@ -72,10 +73,10 @@ std::string kind_of(const TrainingPoint& point) {
         return "zero bubble";
     }
     constexpr std::int64_t kLong = 16384;
-    if (run.model.sequence >= kLong || run.plan.context > 1) {
+    if (run.as<TrainingKind>().model.sequence >= kLong || run.as<TrainingKind>().plan.context > 1) {
         return "long context";
     }
-    const bool narrow = run.plan.precision == Precision::fp8 || run.plan.precision == Precision::fp4;
+    const bool narrow = run.as<TrainingKind>().plan.precision == Precision::fp8 || run.as<TrainingKind>().plan.precision == Precision::fp4;
     return narrow ? "dense, fp8 and fp4" : "dense, 16 bits";
 }
 
@@ -249,38 +250,38 @@ void print_points(const Terminal& terminal, const std::vector<TrainingPoint>& po
 void leave_out(std::vector<TrainingPoint>& points, const std::string& mechanism) {
     struct Row {
         const char* name;
-        void (*apply)(Scenario&);
+        void (*apply)(SoftwareSpec& software, DeviceSpec& gpu);
     };
     static constexpr double kNothing = 1e-12;  // zero stands for a default
     static constexpr std::array<Row, 17> kMechanisms = {{
-        {"launches", [](Scenario& s) { s.software.launch.value = 0; }},
-        {"expert-wait", [](Scenario& s) { s.software.expert_wait.value = 0; }},
-        {"slowest-device", [](Scenario& s) { s.cluster.node.gpu.speed_spread.value = kNothing; }},
+        {"launches", [](SoftwareSpec& software, DeviceSpec&) { software.launch.value = 0; }},
+        {"expert-wait", [](SoftwareSpec& software, DeviceSpec&) { software.expert_wait.value = 0; }},
+        {"slowest-device", [](SoftwareSpec&, DeviceSpec& gpu) { gpu.speed_spread.value = kNothing; }},
         {"contention",
-         [](Scenario& s) {
-             s.software.communication_units.value = 0;
-             s.software.tensor_communication_units.value = 0;
+         [](SoftwareSpec& software, DeviceSpec&) {
+             software.communication_units.value = 0;
+             software.tensor_communication_units.value = 0;
          }},
-        {"fused-casts", [](Scenario& s) { s.software.fused_casts = false; }},
-        {"waits-at-ends", [](Scenario& s) { s.software.waits_at_ends = false; }},
-        {"split-accumulator", [](Scenario& s) { s.cluster.node.gpu.split_accumulator.value = 0; }},
-        {"buckets", [](Scenario& s) { s.software.gradient_bucket.value = 1e15; }},
-        {"biases", [](Scenario& s) { s.software.fused_biases = true; }},
-        {"split-heads", [](Scenario& s) { s.software.splits_heads = false; }},
+        {"fused-casts", [](SoftwareSpec& software, DeviceSpec&) { software.fused_casts = false; }},
+        {"waits-at-ends", [](SoftwareSpec& software, DeviceSpec&) { software.waits_at_ends = false; }},
+        {"split-accumulator", [](SoftwareSpec&, DeviceSpec& gpu) { gpu.split_accumulator.value = 0; }},
+        {"buckets", [](SoftwareSpec& software, DeviceSpec&) { software.gradient_bucket.value = 1e15; }},
+        {"biases", [](SoftwareSpec& software, DeviceSpec&) { software.fused_biases = true; }},
+        {"split-heads", [](SoftwareSpec& software, DeviceSpec&) { software.splits_heads = false; }},
         {"row-casts",
-         [](Scenario& s) {
-             s.software.column_casts.value = 0;
-             s.software.rescales_products = false;
+         [](SoftwareSpec& software, DeviceSpec&) {
+             software.column_casts.value = 0;
+             software.rescales_products = false;
          }},
-        {"cuts-only", [](Scenario& s) { s.software.cuts_only = false; }},
-        {"scan-efficiency", [](Scenario& s) { s.software.scan_efficiency.value = 0; }},
-        {"row-gathers", [](Scenario& s) { s.software.whole_row_gathers = false; }},
-        {"copied-sequences", [](Scenario& s) { s.software.copies_sequences = false; }},
-        {"repeated-keys", [](Scenario& s) { s.software.repeats_keys = false; }},
+        {"cuts-only", [](SoftwareSpec& software, DeviceSpec&) { software.cuts_only = false; }},
+        {"scan-efficiency", [](SoftwareSpec& software, DeviceSpec&) { software.scan_efficiency.value = 0; }},
+        {"row-gathers", [](SoftwareSpec& software, DeviceSpec&) { software.whole_row_gathers = false; }},
+        {"copied-sequences", [](SoftwareSpec& software, DeviceSpec&) { software.copies_sequences = false; }},
+        {"repeated-keys", [](SoftwareSpec& software, DeviceSpec&) { software.repeats_keys = false; }},
         {"counted-updates",
-         [](Scenario& s) {
-             s.software.update_bytes.value = 0;
-             s.software.gradient_sweeps.value = 0;
+         [](SoftwareSpec& software, DeviceSpec&) {
+             software.update_bytes.value = 0;
+             software.gradient_sweeps.value = 0;
          }},
     }};
     std::vector<std::string> names;
@@ -288,7 +289,9 @@ void leave_out(std::vector<TrainingPoint>& points, const std::string& mechanism)
         names.emplace_back(row.name);
         if (mechanism == row.name) {
             for (TrainingPoint& point : points) {
-                std::for_each(point.variants.begin(), point.variants.end(), row.apply);
+                for (Scenario& variant : point.variants) {
+                    row.apply(variant.as<TrainingKind>().software, variant.cluster.node.gpu);
+                }
             }
             return;
         }
@@ -377,7 +380,7 @@ PairOrder order_of_plans(const std::vector<TrainingPoint>& points,
     constexpr double kRunsDiffer = 0.01;
     PairOrder out;
     const auto job = [](const TrainingPoint& p) {
-        const ModelSpec& model = p.variants[0].model;
+        const ModelSpec& model = p.variants[0].as<TrainingKind>().model;
         return fmt::format("{} {} {}", p.family, model.vocabulary, model.sequence);
     };
     for (std::size_t i = 0; i < points.size(); ++i) {
@@ -397,7 +400,7 @@ PairOrder order_of_plans(const std::vector<TrainingPoint>& points,
 
 // The vocabulary cut over the stages of a pipeline, and what it is compared with: scored apart, with constants fitted without them.
 std::string way_of_vocabulary(const TrainingPoint& point) {
-    const PlanSpec& plan = point.variants[0].plan;
+    const PlanSpec& plan = point.variants[0].as<TrainingKind>().plan;
     return plan.vocabulary == VocabularyParallel::two_barriers  ? "cut, two barriers"
            : plan.vocabulary == VocabularyParallel::one_barrier ? "cut, one barrier"
            : plan.stages.empty()                                ? "on the ends"
@@ -408,7 +411,7 @@ std::vector<Score> score_vocabulary(std::vector<TrainingPoint>& points, const Te
     const auto any = [](const TrainingPoint&) { return true; };
     print_groups(terminal, "vocabulary, by plan", points, way_of_vocabulary);
     print_groups(terminal, "vocabulary, by job", points, [](const TrainingPoint& p) {
-        const ModelSpec& model = p.variants[0].model;
+        const ModelSpec& model = p.variants[0].as<TrainingKind>().model;
         return fmt::format("sequence {}, vocabulary {}", model.sequence, model.vocabulary);
     });
     const ErrorStatistics s = statistics_of(score_of(points, any).errors);
@@ -444,23 +447,23 @@ struct Apart {
 constexpr std::array<Apart, 4> kApart = {{
     {"experts", "mixtures of experts", "model",
      [](const TrainingPoint& p) {
-         const ModelSpec& model = p.variants[0].model;
+         const ModelSpec& model = p.variants[0].as<TrainingKind>().model;
          return fmt::format("{} of {} experts, hidden {}", model.experts.topk, model.experts.count, model.hidden);
      }},
     {"blackwell", "dense models on Blackwell", "format",
      [](const TrainingPoint& p) {
-         const PlanSpec& plan = p.variants[0].plan;
+         const PlanSpec& plan = p.variants[0].as<TrainingKind>().plan;
          const char* format = precision_names()[static_cast<std::size_t>(plan.precision)].c_str();
          const bool blocks = plan.precision == Precision::fp8 && plan.fp8_scaling == Fp8Scaling::block;
          return fmt::format("{}{}", format, blocks ? ", scales of blocks" : "");
      }},
     {"hybrid", "models with state-space layers", "job",
-     [](const TrainingPoint& p) { return fmt::format("{} GPUs", p.variants[0].plan.ranks()); }},
+     [](const TrainingPoint& p) { return fmt::format("{} GPUs", p.variants[0].as<TrainingKind>().plan.ranks()); }},
     {"amd", "models on AMD", "model",
      [](const TrainingPoint& p) {
-         const ModelSpec& model = p.variants[0].model;
+         const ModelSpec& model = p.variants[0].as<TrainingKind>().model;
          return fmt::format("{}x{}{}", model.layers, model.hidden,
-                            p.variants[0].plan.adapters.given ? ", adapters" : "");
+                            p.variants[0].as<TrainingKind>().plan.adapters.given ? ", adapters" : "");
      }},
 }};
 constexpr std::size_t kExperts = 0;
@@ -562,7 +565,7 @@ Comparison validate_training(ModelCache& models, const Terminal& terminal, const
     print_groups(terminal, "by software", points, [](const TrainingPoint& p) { return p.software().name; });
     print_groups(terminal, "by hardware", points, [](const TrainingPoint& p) { return p.hardware; });
     print_groups(terminal, "by scale", points, [](const TrainingPoint& p) {
-        const std::int64_t gpus = p.variants[0].plan.ranks();
+        const std::int64_t gpus = p.variants[0].as<TrainingKind>().plan.ranks();
         return std::string(gpus <= 8     ? "1: up to 8 GPUs"
                            : gpus <= 64  ? "2: 9 to 64 GPUs"
                            : gpus <= 512 ? "3: 65 to 512 GPUs"

@@ -4,6 +4,9 @@
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "tools/calibration/collections.hpp"
+#include "tools/driver/kinds/messages.hpp"
+#include "tools/driver/kinds/serving.hpp"
+#include "tools/driver/kinds/training.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -257,7 +260,7 @@ TEST_CASE("tables that a scenario names must be there") {
     serving = with(serving, "software: megatron-lm-2021", "engine: {software: {preset: vllm-0.19, kernels: tritn}}");
     // A set that some device has, whatever this one's are.
     CHECK(test::refusal(serving).find("has no 'tritn' (did you mean 'triton'?)") != std::string::npos);
-    CHECK(test::scenario(with(serving, "tritn", "triton")).engine.software.kernels.all == "triton");
+    CHECK(test::scenario(with(serving, "tritn", "triton")).as<ServingKind>().engine.software.kernels.all == "triton");
 }
 
 TEST_CASE("a preset may start from another, and that from none") {
@@ -323,7 +326,7 @@ TEST_CASE("a preset can be overridden in place, and a scenario override reaches 
     const Scenario overridden = read_scenario(tree, "test", test::data());
     CHECK(overridden.cluster.node.gpu.memory.value == 40.0 * 1024 * 1024 * 1024);
     CHECK(overridden.cluster.node.gpu.memory.how == "scenario");
-    CHECK(overridden.plan.recompute == Recompute::full);
+    CHECK(overridden.as<TrainingKind>().plan.recompute == Recompute::full);
     CHECK_THROWS_AS(apply_override(tree, "no-equals-sign"), ConfigError);
     CHECK_THROWS_AS(apply_override(tree, "a..b=1"), ConfigError);
     apply_override(tree, "plan.tensr=4");
@@ -387,7 +390,7 @@ TEST_CASE("every preset of every kind loads, with a source on every constant") {
 }
 
 TEST_CASE("the JSON Schema is valid JSON and knows every key") {
-    const auto schema = nlohmann::json::parse(scenario_schema(ScenarioKind::training, test::data()));
+    const auto schema = nlohmann::json::parse(scenario_schema(TrainingKind::kRow, test::data()));
     CHECK(schema["properties"]["plan"]["properties"].contains("tensor"));
     CHECK(schema["properties"]["plan"]["properties"]["recompute"]["enum"].size() == 6);
     CHECK(schema["additionalProperties"] == false);
@@ -402,7 +405,7 @@ TEST_CASE("the JSON Schema is valid JSON and knows every key") {
 }
 
 TEST_CASE("the JSON Schema requires no more than reading does") {
-    const auto schema = nlohmann::json::parse(scenario_schema(ScenarioKind::network, test::data()));
+    const auto schema = nlohmann::json::parse(scenario_schema(NetworkKind::kRow, test::data()));
     const auto& traffic = schema["properties"]["traffic"];
     CHECK(traffic["properties"].contains("size"));
     CHECK(!traffic.contains("required"));  // a file of flows says its sizes

@@ -2,7 +2,7 @@
 
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
-#include "tools/driver/training_faults.hpp"
+#include "tools/driver/kinds/training_faults.hpp"
 
 #include <doctest/doctest.h>
 

@@ -2,6 +2,8 @@
 
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
+#include "tools/driver/kinds/serving.hpp"
+#include "tools/driver/kinds/training.hpp"
 #include "tools/driver/scenario.hpp"
 #include "workloads/imports/importer.hpp"
 
@@ -39,28 +41,29 @@ torchrun "${DISTRIBUTED_ARGS[@]}" pretrain_gpt.py \
 
 TEST_CASE("a Megatron-LM script becomes its model, plan and cluster") {
     const Scenario s = imported("megatron-args", kScript);
+    const auto& training = s.as<TrainingKind>();
     CHECK(s.cluster.nodes == 16);
-    CHECK(s.model.layers == 96);
-    CHECK(s.model.hidden == 12288);
-    CHECK(s.model.heads == 96);
-    CHECK(s.plan.tensor == 8);
-    CHECK(s.plan.pipeline == 4);
-    CHECK(s.plan.data == 128 / 32);
-    CHECK(s.plan.chunks == 96 / 4 / 6);
-    CHECK(s.plan.global_batch == 512);
-    CHECK(s.plan.recompute == Recompute::selective);
-    CHECK(s.plan.sequence_parallel);
-    CHECK(s.plan.zero == 1);
-    CHECK(s.plan.overlap_data);
-    CHECK(s.plan.loss == LossKernels::separate);
+    CHECK(training.model.layers == 96);
+    CHECK(training.model.hidden == 12288);
+    CHECK(training.model.heads == 96);
+    CHECK(training.plan.tensor == 8);
+    CHECK(training.plan.pipeline == 4);
+    CHECK(training.plan.data == 128 / 32);
+    CHECK(training.plan.chunks == 96 / 4 / 6);
+    CHECK(training.plan.global_batch == 512);
+    CHECK(training.plan.recompute == Recompute::selective);
+    CHECK(training.plan.sequence_parallel);
+    CHECK(training.plan.zero == 1);
+    CHECK(training.plan.overlap_data);
+    CHECK(training.plan.loss == LossKernels::separate);
     const auto loss_with = [](const std::string& flags) {
         std::string script = kScript;
         script.replace(script.find("--bf16"), 6, "--bf16 " + flags);
-        return imported("megatron-args", script).plan.loss;
+        return imported("megatron-args", script).as<TrainingKind>().plan.loss;
     };
     std::string some = kScript;
     some.replace(some.find("selective"), 9, "full --recompute-method block --recompute-num-layers 4");
-    CHECK(imported("megatron-args", some).plan.recompute_layers == 4);
+    CHECK(imported("megatron-args", some).as<TrainingKind>().plan.recompute_layers == 4);
     CHECK(loss_with("--cross-entropy-loss-fusion") == LossKernels::compiled);
     CHECK(loss_with("--cross-entropy-loss-fusion --cross-entropy-fusion-impl te") == LossKernels::fused);
     const Imported out = import_file("megatron-args", ImportInput::of_bytes("input", kScript));
@@ -76,12 +79,13 @@ TEST_CASE("a Megatron-LM script with experts becomes their model and mapping") {
     --expert-tensor-parallel-size 1 --num-experts 8 --moe-router-topk 2 --moe-token-dispatcher-type alltoall
     --num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32 --num-query-groups 8 --swiglu
     --seq-length 4096 --micro-batch-size 1 --global-batch-size 256 --sequence-parallel --bf16)");
-    CHECK(s.model.experts.count == 8);
-    CHECK(s.model.experts.topk == 2);
-    CHECK(s.model.experts.ffn == 14336);
-    CHECK(s.plan.experts.expert == 8);
-    CHECK(s.plan.expert_tensor() == 1);
-    CHECK(s.plan.experts.dispatch == TokenDispatch::all_to_all);
+    const auto& training = s.as<TrainingKind>();
+    CHECK(training.model.experts.count == 8);
+    CHECK(training.model.experts.topk == 2);
+    CHECK(training.model.experts.ffn == 14336);
+    CHECK(training.plan.experts.expert == 8);
+    CHECK(training.plan.expert_tensor() == 1);
+    CHECK(training.plan.experts.dispatch == TokenDispatch::all_to_all);
 }
 
 TEST_CASE("a Megatron-LM script says what the ranks of a sequence exchange") {
@@ -90,7 +94,7 @@ TEST_CASE("a Megatron-LM script says what the ranks of a sequence exchange") {
                         "pretrain_gpt.py --num-layers 8 --hidden-size 4096 --num-attention-heads 32 --seq-length 32768 "
                         "--micro-batch-size 1 --global-batch-size 8 --bf16 --context-parallel-size 8 " +
                             flags)
-            .plan;
+            .as<TrainingKind>().plan;
     };
     CHECK(plan("").context_exchange == ContextExchange::ring);
     CHECK(plan("--cp-comm-type p2p").context_exchange == ContextExchange::ring);
@@ -107,29 +111,30 @@ TEST_CASE("a vLLM command line becomes its engine") {
                                 "--gpu-memory-utilization 0.85 --max-num-seqs 128 --max-num-batched-tokens=4096 "
                                 "--max-model-len 8192 --kv-cache-dtype fp8 --quantization fp8 --enable-prefix-caching "
                                 "--data-parallel-size 2 --trust-remote-code --port 8000");
-    CHECK(s.model.name == "llama-3-70b");
+    const auto& serving = s.as<ServingKind>();
+    CHECK(serving.model.name == "llama-3-70b");
     CHECK(s.cluster.nodes == 1);
-    CHECK(s.engine.mixed.tensor == 4);
-    CHECK(s.engine.mixed.replicas == 2);
-    CHECK(s.engine.memory_fraction == doctest::Approx(0.85));
-    CHECK(s.engine.mixed.scheduler.max_sequences == 128);
-    CHECK(s.engine.mixed.scheduler.token_budget == 4096);
-    CHECK(s.engine.max_context == 8192);
-    CHECK(s.engine.weights == Precision::fp8);
-    CHECK(s.engine.cache == Precision::fp8);
-    CHECK(s.engine.prefix_cache);
+    CHECK(serving.engine.mixed.tensor == 4);
+    CHECK(serving.engine.mixed.replicas == 2);
+    CHECK(serving.engine.memory_fraction == doctest::Approx(0.85));
+    CHECK(serving.engine.mixed.scheduler.max_sequences == 128);
+    CHECK(serving.engine.mixed.scheduler.token_budget == 4096);
+    CHECK(serving.engine.max_context == 8192);
+    CHECK(serving.engine.weights == Precision::fp8);
+    CHECK(serving.engine.cache == Precision::fp8);
+    CHECK(serving.engine.prefix_cache);
     const Scenario small = imported("vllm-args", "vllm serve llama-3-8b -tp 2 --request-rate 4 --random-input-len 512");
-    CHECK(small.engine.mixed.tensor == 2);
+    CHECK(small.as<ServingKind>().engine.mixed.tensor == 2);
     CHECK(small.cluster.node.gpus == 2);
-    CHECK(small.requests.rate == 4);
-    CHECK(small.requests.prompt.mean == 512);
+    CHECK(small.as<ServingKind>().requests.rate == 4);
+    CHECK(small.as<ServingKind>().requests.prompt.mean == 512);
     // The name of a checkpoint says its precision, unless a flag does.
     const Scenario four = imported("vllm-args", "vllm serve Qwen/Qwen3-14B-AWQ --enforce-eager");
-    CHECK(four.model.name == "qwen3-14b");
-    CHECK(four.engine.weights == Precision::int4);
-    CHECK(imported("vllm-args", "vllm serve /models/Qwen3-14B-AWQ -q fp8").engine.weights == Precision::fp8);
+    CHECK(four.as<ServingKind>().model.name == "qwen3-14b");
+    CHECK(four.as<ServingKind>().engine.weights == Precision::int4);
+    CHECK(imported("vllm-args", "vllm serve /models/Qwen3-14B-AWQ -q fp8").as<ServingKind>().engine.weights == Precision::fp8);
     // The plainest command line of all has no flag.
-    CHECK(imported("vllm-args", "vllm serve llama-3-8b").engine.mixed.tensor == 1);
+    CHECK(imported("vllm-args", "vllm serve llama-3-8b").as<ServingKind>().engine.mixed.tensor == 1);
 }
 
 TEST_CASE("a Hugging Face config.json becomes the model that the preset is") {

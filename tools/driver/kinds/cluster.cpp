@@ -1,7 +1,7 @@
 // kind: cluster. Several jobs of any kinds on one cluster, each on nodes of its own, with one network between all of them.
 
 #include "sim/base/text.hpp"
-#include "tools/driver/kind.hpp"
+#include "tools/driver/kinds/cluster.hpp"
 #include "tools/driver/scenario_checks.hpp"
 
 #include <fmt/format.h>
@@ -14,20 +14,17 @@ namespace orrery::inline driver {
 
 namespace {
 
-class ClusterScenario final : public ScenarioRun {
+class ClusterRun final : public ScenarioRun {
   public:
-    explicit ClusterScenario(const RunContext& context) : jobs_(context.scenario.jobs) {
+    explicit ClusterRun(const RunContext& context) : jobs_(context.scenario.as<ClusterKind>().jobs) {
         const Scenario& scenario = context.scenario;
         for (JobSpec& job : jobs_) {
-            job.scenario.cluster = scenario.cluster;
-            job.scenario.network = scenario.network;
-            job.scenario.network.fold = scenario.network.fold && !scenario.faults.given;  // ranks may differ
-            job.scenario.seed += scenario.seed - 1;
-            job.scenario.directory = scenario.directory;  // reading made its files relative to that
+            take_shared(scenario, job.scenario);
+            job.scenario.network.fold = scenario.network.fold && !faults_of(scenario).given;  // ranks may differ
             placements_.push_back(std::make_unique<Placement>(context.fabric, job.placed));
             starts_.push_back(SimTime::from_seconds(job.start));
-            runs_.push_back(row_of(job.scenario.kind)
-                                .prepare({job.scenario, context.models, context.options, context.fabric,
+            runs_.push_back(
+                job.scenario.own->prepare({job.scenario, context.models, context.options, context.fabric,
                                           *placements_.back(), context.simulation, starts_.back(), context.faults}));
         }
     }
@@ -40,7 +37,7 @@ class ClusterScenario final : public ScenarioRun {
             runs_[i]->summarise(own);
             out.seconds = std::max(out.seconds, job.start + own.seconds);
             own.summary.scenario = job.name;
-            own.summary.kind = row_of(job.scenario.kind).name;
+            own.summary.kind = job.scenario.kind().name;
             own.summary.seed = static_cast<std::uint64_t>(job.scenario.seed);
             for (Metric metric : own.summary.metrics) {
                 metric.name = job.name + "." + metric.name;
@@ -106,10 +103,12 @@ class ClusterScenario final : public ScenarioRun {
     std::vector<std::unique_ptr<ScenarioRun>> runs_;
 };
 
-void describe_cluster(Fields& fields, Scenario& s) {
-    describe_given(fields, s.faults);
+}  // namespace
+
+void ClusterKind::describe(Fields& fields, const Scenario&) {
+    describe_given(fields, faults);
     fields.items(
-        {"jobs", "scenarios that run side by side on this cluster", true}, s.jobs, [](Fields& inner, JobSpec& job) {
+        {"jobs", "scenarios that run side by side on this cluster", true}, jobs, [](Fields& inner, JobSpec& job) {
             inner.text({"name", "what its metrics are prefixed with", true}, job.name);
             inner.text({"nodes", "a count (the next free ones), or numbers and ranges: 0-3,8", true}, job.nodes);
             inner.quantity({"start", "when it begins", false, 0, 2.6e6}, Dimension::time, job.start);
@@ -118,17 +117,15 @@ void describe_cluster(Fields& fields, Scenario& s) {
 }
 
 // Gives every job its nodes: those that name them first, then counts in the order of the jobs.
-void place_jobs(const YamlNode& list, Scenario& scenario, std::uint32_t nodes, std::vector<Diagnostic>& errors) {
+static void place_jobs(const YamlNode& list, std::vector<JobSpec>& jobs, std::uint32_t nodes,
+                       std::vector<Diagnostic>& errors) {
     std::vector<std::string> owner(nodes);
     const auto mark_of = [&](std::size_t i) {
         const YamlNode* node = list.items[i].find("nodes");
         return node != nullptr ? node->mark : list.items[i].mark;
     };
-    const auto is_count = [](const std::string& text) {
-        return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
-    };
-    for (std::size_t i = 0; i < scenario.jobs.size(); ++i) {
-        JobSpec& job = scenario.jobs[i];
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+        JobSpec& job = jobs[i];
         if (is_count(job.nodes)) {
             continue;
         }
@@ -153,8 +150,8 @@ void place_jobs(const YamlNode& list, Scenario& scenario, std::uint32_t nodes, s
             job.placed.push_back(node);
         }
     }
-    for (std::size_t i = 0; i < scenario.jobs.size(); ++i) {
-        JobSpec& job = scenario.jobs[i];
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+        JobSpec& job = jobs[i];
         if (!is_count(job.nodes)) {
             continue;
         }
@@ -174,19 +171,19 @@ void place_jobs(const YamlNode& list, Scenario& scenario, std::uint32_t nodes, s
     }
 }
 
-void check_cluster(const YamlNode& root, const DataDirectory& data, Scenario& scenario,
-                   std::vector<Diagnostic>& errors) {
+void ClusterKind::check(const YamlNode& root, const DataDirectory& data, Scenario& whole,
+                        std::vector<Diagnostic>& errors) {
     const YamlNode* list = root.find("jobs");
     if (list == nullptr || list->kind != YamlNode::Kind::sequence) {
         return;
     }
-    if (scenario.jobs.empty()) {
+    if (jobs.empty()) {
         errors.push_back(list->mark.error("'jobs' has no job"));
         return;
     }
     std::set<std::string> names;
-    for (std::size_t i = 0; i < scenario.jobs.size(); ++i) {
-        JobSpec& job = scenario.jobs[i];
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+        JobSpec& job = jobs[i];
         const YamlNode& item = list->items[i];
         if (item.kind != YamlNode::Kind::map) {
             continue;  // said already
@@ -199,144 +196,45 @@ void check_cluster(const YamlNode& root, const DataDirectory& data, Scenario& sc
         if (!names.insert(job.name).second) {
             errors.push_back(item.mark.error(fmt::format("two jobs are called '{}'", job.name)));
         }
-        (void)read_job_source(item, data, scenario, job, errors);
+        (void)read_job_source(item, data, whole, job, errors);
     }
     if (errors.empty()) {
-        place_jobs(*list, scenario, shape_of(scenario.cluster, scenario.cluster_mark).nodes, errors);
+        place_jobs(*list, jobs, shape_of(whole.cluster, whole.cluster_mark).nodes, errors);
     }
 }
 
-}  // namespace
-
-void refuse_shared_of_jobs(YamlNode& root, std::vector<Diagnostic>& errors) {
-    YamlNode* list = root.find("jobs");
-    for (std::size_t i = 0; list != nullptr && i < list->items.size(); ++i) {
-        if (YamlNode* own = list->items[i].find("scenario")) {
-            refuse_shared_sections(*own, errors);
-        }
-    }
+bool ClusterKind::changes_links() const {
+    return std::any_of(jobs.begin(), jobs.end(), [](const JobSpec& job) { return job.scenario.own->changes_links(); });
 }
 
-void describe_job_source(Fields& fields, JobSpec& job) {
-    std::string file;  // what it held is written out in full
-    fields.text({"file", "scenario without cluster and network; relative paths start here"}, file);
-    job.file = file.empty() ? job.file : file;
-    if (file.empty()) {
-        fields.section({"scenario", "what the job asks, in place"}, [&](Fields& own) {
-            own.defaults([&](Fields& usual) {
-                Scenario plain;
-                plain.kind = job.scenario.kind;
-                describe_job(usual, plain);
-            });
-            describe_job(own, job.scenario);
-        });
-    }
+RunCost ClusterKind::cost(const Scenario& whole) const {
+    return cost_of_jobs(jobs_of(whole));
 }
 
-bool parse_nodes(const std::string& text, std::vector<std::uint32_t>& out) {
-    std::size_t at = 0;
-    const auto number = [&](std::uint64_t& value) {
-        const std::size_t first = at;
-        value = 0;
-        while (at < text.size() && text[at] >= '0' && text[at] <= '9' && at < first + 7) {
-            value = 10 * value + static_cast<std::uint64_t>(text[at++] - '0');
-        }
-        return at > first;
-    };
-    for (;;) {
-        std::uint64_t low = 0;
-        if (!number(low)) {
-            return false;
-        }
-        std::uint64_t high = low;
-        if (at < text.size() && text[at] == '-') {
-            ++at;
-            if (!number(high) || high < low) {
-                return false;
-            }
-        }
-        for (std::uint64_t node = low; node <= high; ++node) {
-            out.push_back(static_cast<std::uint32_t>(node));
-        }
-        if (at == text.size()) {
-            return true;
-        }
-        if (text[at++] != ',') {
-            return false;
-        }
-    }
+std::unique_ptr<ScenarioRun> ClusterKind::prepare(const RunContext& context) const {
+    return std::make_unique<ClusterRun>(context);
 }
 
-bool read_job_source(const YamlNode& item, const DataDirectory& data, const Scenario& whole, JobSpec& job,
-                     std::vector<Diagnostic>& errors) {
-    constexpr const char* kFurtherJobs = "job '{}' cannot be a cluster of further jobs";
-    job.scenario.name = job.name;
-    job.scenario.cluster = whole.cluster;
-    job.scenario.cluster_mark = whole.cluster_mark;
-    job.scenario.network = whole.network;
-    job.scenario.network_mark = whole.network_mark;
-    const YamlNode* own = item.find("scenario");
-    if (job.file.empty() == (own == nullptr)) {
-        errors.push_back(item.mark.error(fmt::format("job '{}' has either a 'file' or a 'scenario'", job.name)));
-        return false;
+RunCost cost_of_jobs(const std::vector<const JobSpec*>& jobs) {
+    RunCost all;
+    for (const JobSpec* job : jobs) {
+        const RunCost own = expected_cost(job->scenario);
+        all.seconds += own.seconds;
+        all.bytes += own.bytes;
+        all.what += (all.what.empty() ? "" : ", ") + own.what;
     }
-    if (own != nullptr) {
-        complete_job(*own, data, job.scenario, errors);
-    } else {
-        namespace fs = std::filesystem;
-        const fs::path here = item.mark.file ? fs::path(*item.mark.file).parent_path() : fs::path();
-        const fs::path file = fs::path(job.file).is_absolute() ? fs::path(job.file) : here / job.file;
-        const YamlNode* named = item.find("file");
-        if (!check_file(named != nullptr ? named->mark : item.mark, job.file, here.string(), errors)) {
-            return false;
-        }
-        try {
-            YamlNode tree = load_yaml(file.string());
-            // Before its jobs are read: it may be one of them.
-            const YamlNode* kind = tree.find("kind");
-            const std::vector<std::string>& kinds = scenario_kind_names();
-            const auto found = std::find(kinds.begin(), kinds.end(), kind != nullptr ? kind->scalar : "");
-            if (found != kinds.end() && row_of(static_cast<ScenarioKind>(found - kinds.begin())).jobs) {
-                errors.push_back(item.mark.error(fmt::format(kFurtherJobs, job.name)));
-                return false;
-            }
-            refuse_shared_sections(tree, errors);
-            read_job(tree, data, job.scenario, errors);
-            check_files(tree, file.parent_path().string(), errors);
-        } catch (const ConfigError& error) {
-            errors.insert(errors.end(), error.diagnostics().begin(), error.diagnostics().end());
-            return false;
-        }
-        job.scenario.directory = file.parent_path().string();
-        job.scenario = seen_from(here.string(), std::move(job.scenario));
-    }
-    if (row_of(job.scenario.kind).jobs) {
-        errors.push_back(item.mark.error(fmt::format(kFurtherJobs, job.name)));
-        return false;
-    }
-    return true;
+    return all;
 }
 
 static constexpr const char* kClusterCards[] = {"makespan_s"};
 
-const KindRow kClusterKind = {
+const KindRow ClusterKind::kRow = {
     .name = "cluster",
     .headline = "makespan_s",
     .cards = kClusterCards,
-    .nodes = false,
-    .messages = false,
-    .kernels = true,
-    .requests = false,
-    .jobs = true,
     .drawing = TimelineDrawing::few_streams,
     .network = {.library = true, .folds = true, .collectives = true, .sends = true},
-    .cost = cost_of_jobs,
-    .describe = describe_cluster,
-    .check = check_cluster,
-    .prepare = [](const RunContext& context) -> std::unique_ptr<ScenarioRun> {
-        return std::make_unique<ClusterScenario>(context);
-    },
-    .tidy = refuse_shared_of_jobs,
+    .make = make_kind<ClusterKind>,
 };
 
 }  // namespace orrery::inline driver

@@ -1,8 +1,10 @@
 // kind: collective and kind: network. Messages on a fabric, of a collective or as traffic.
 
+#include "tools/driver/kinds/messages.hpp"
+
 #include "sim/network/simgrid_job.hpp"
-#include "tools/driver/completion_times.hpp"
-#include "tools/driver/kind.hpp"
+#include "tools/driver/kinds/completion_times.hpp"
+#include "tools/driver/given_faults.hpp"
 #include "workloads/collective/algorithms/algorithm.hpp"
 #include "workloads/collective/choose.hpp"
 #include "workloads/collective/lone_message.hpp"
@@ -19,6 +21,10 @@ namespace orrery::inline driver {
 namespace {
 
 constexpr std::size_t kMostDrawn = 200'000;
+constexpr UnitPrice kFoldedMessage = {2e-8, 0};  // of a ring that is not stored
+constexpr UnitPrice kAlikeMessage = {1e-6, 0};   // looked at for its class, of which one is simulated
+constexpr double kHashedPair =
+    2e-10;  // s, of two messages that start at once on hashed paths: each has a rate of its own
 
 std::string too_many_to_draw(std::uint64_t messages) {
     return fmt::format("--trace draws up to {} messages of a fluid or analytic run; this one has {}", kMostDrawn,
@@ -67,12 +73,12 @@ void put_into_class(Schedule& schedule, std::uint8_t number) {
     }
 }
 
-Schedule traffic_of(const Scenario& s, std::uint32_t hosts) {
-    if (!s.traffic.flows.empty()) {
-        return read_flows(s.file(s.traffic.flows), hosts, s.network.class_names());
+Schedule traffic_of(const Scenario& s, const TrafficSpec& traffic, std::uint32_t hosts) {
+    if (!traffic.flows.empty()) {
+        return read_flows(s.file(traffic.flows), hosts, s.network.class_names());
     }
-    Schedule out = make_traffic(s.traffic, hosts, static_cast<std::uint64_t>(s.seed));
-    put_into_class(out, s.network.class_number(s.traffic.traffic_class));
+    Schedule out = make_traffic(traffic, hosts, static_cast<std::uint64_t>(s.seed));
+    put_into_class(out, s.network.class_number(traffic.traffic_class));
     return out;
 }
 
@@ -84,14 +90,14 @@ class MessageScenario {
         : fabric_(fabric),
           placement_(placement),
           run_options_(message_options(scenario)),
-          collective_(scenario.kind == ScenarioKind::collective),
-          spec_(scenario.collective),
+          collective_(scenario.find<CollectiveKind>() != nullptr),
           options_(options) {
         const std::uint32_t gpus = placement.gpus();
         if (!collective_) {
-            schedule_ = traffic_of(scenario, gpus);
+            schedule_ = traffic_of(scenario, scenario.as<NetworkKind>().traffic, gpus);
             return;
         }
+        spec_ = scenario.as<CollectiveKind>().collective;
         ranks_ = spec_.ranks > 0 ? static_cast<std::uint32_t>(spec_.ranks) : gpus;
         if (ranks_ > gpus) {
             throw InfeasibleError(fmt::format("{} ranks, but the cluster has {} GPUs", ranks_, gpus),
@@ -151,7 +157,7 @@ class MessageScenario {
     [[nodiscard]] std::unique_ptr<MessageRun> add(const RunContext& context, const MessageRunOptions& options) const {
         switch (form_) {
             case Form::ring:
-                return ranks_ > 1 ? add_ring(context.simulation, context.placement, context.scenario.collective, ranks_,
+                return ranks_ > 1 ? add_ring(context.simulation, context.placement, context.scenario.as<CollectiveKind>().collective, ranks_,
                                              options, context.start)
                                   : nullptr;
             case Form::shifts:
@@ -260,10 +266,6 @@ class MessageJob final : public ScenarioRun {
     std::unique_ptr<MessageRun> run_;
 };
 
-std::unique_ptr<ScenarioRun> prepare_messages(const RunContext& context) {
-    return std::make_unique<MessageJob>(context);
-}
-
 // A class of traffic is one that the network has.
 void check_class(const YamlNode& root, const char* section, const Scenario& scenario, std::vector<Diagnostic>& errors) {
     const YamlNode* node = root.find(section);
@@ -282,46 +284,136 @@ void check_class(const YamlNode& root, const char* section, const Scenario& scen
     }
 }
 
-void check_traffic(const YamlNode& root, const DataDirectory&, Scenario& scenario, std::vector<Diagnostic>& errors) {
-    check_class(root, "traffic", scenario, errors);
+}  // namespace
+
+void NetworkKind::check(const YamlNode& root, const DataDirectory&, Scenario& whole, std::vector<Diagnostic>& errors) {
+    check_class(root, "traffic", whole, errors);
     const YamlNode* section = root.find("traffic");
     const YamlNode* chosen = section == nullptr ? nullptr : section->find("class");
-    if (chosen != nullptr && !scenario.traffic.flows.empty()) {
+    if (chosen != nullptr && !traffic.flows.empty()) {
         errors.push_back(chosen->mark.error("the classes of a file's flows are in its column class"));
     }
 }
 
-void check_collective(const YamlNode& root, const DataDirectory&, Scenario& scenario, std::vector<Diagnostic>& errors) {
+void CollectiveKind::check(const YamlNode& root, const DataDirectory&, Scenario& whole,
+                           std::vector<Diagnostic>& errors) {
+    if (const YamlNode* given = root.find("faults"); given != nullptr && faults.given && collective.slow_rank >= 0) {
+        errors.push_back(
+            given->mark.error("collective.slow_rank is a fault too: give it here, as 'degraded' of a NIC"));
+    }
     const YamlNode* section = root.find("collective");
     const YamlNode* chosen = section != nullptr ? section->find("algorithm") : nullptr;
-    if (scenario.network.threads > 1 && scenario.collective.algorithm == &algorithm("in-switch") && chosen != nullptr) {
+    if (whole.network.threads > 1 && collective.algorithm == &algorithm("in-switch") && chosen != nullptr) {
         errors.push_back(chosen->mark.error(
             "threads cannot share a network that sums inside its switches: leave in-switch or network.threads out"));
     }
-    check_class(root, "collective", scenario, errors);
-    const bool laned = scenario.network.by_packet() &&
-                       (scenario.network.packets.classes.size() > 1 || scenario.network.packets.queues.credits > 0);
-    if (laned && scenario.collective.algorithm == &algorithm("in-switch") && chosen != nullptr) {
+    check_class(root, "collective", whole, errors);
+    const bool laned = whole.network.by_packet() &&
+                       (whole.network.packets.classes.size() > 1 || whole.network.packets.queues.credits > 0);
+    if (laned && collective.algorithm == &algorithm("in-switch") && chosen != nullptr) {
         errors.push_back(
             chosen->mark.error("sums inside switches know ports with one queue: leave in-switch, or network.classes "
                                "and queues.credits, out"));
     }
     const YamlNode* given = section != nullptr ? section->find("in_memory") : nullptr;
-    if (!scenario.collective.in_memory || given == nullptr) {
+    if (!collective.in_memory || given == nullptr) {
         return;
     }
-    const Fidelity fidelity = scenario.network.fidelity;
+    const Fidelity fidelity = whole.network.fidelity;
     if (fidelity != Fidelity::fluid && fidelity != Fidelity::analytic) {
         errors.push_back(given->mark.error("sums in memory are simulated at fidelity fluid and analytic"));
     }
-    if (scenario.cluster.hosts > 0) {
+    if (whole.cluster.hosts > 0) {
         errors.push_back(given->mark.error("bare hosts have no device whose memory sums could pass: give 'nodes'"));
     }
 }
 
-}  // namespace
+void CollectiveKind::describe(Fields& fields, const Scenario&) {
+    fields.section({"collective", "the operation", true}, [&](Fields& inner) { orrery::describe(inner, collective); });
+    describe_given(fields, faults);
+}
 
-void run_on_simgrid(const Scenario& scenario, const RunOptions& options, const Fabric& fabric, RunOutput& out) {
+void NetworkKind::describe(Fields& fields, const Scenario&) {
+    fields.section({"traffic", "who sends how much to whom", true},
+                   [&](Fields& inner) { orrery::describe(inner, traffic); });
+    describe_given(fields, faults);
+}
+
+bool CollectiveKind::sums_in_switches() const {
+    return collective.algorithm == &algorithm("in-switch") || collective.algorithm == &algorithm("auto");
+}
+
+RunCost NetworkKind::cost(const Scenario& s) const {
+    const double hosts = endpoints(s.cluster);
+    if (!traffic.flows.empty()) {
+        return cost_of_messages(s, size_of(s.file(traffic.flows)) / kBytesPerLine, 0, kMessage);
+    }
+    const double messages = traffic.pattern == TrafficPattern::all_to_all ? hosts * hosts : hosts;
+    return cost_of_messages(s, messages, messages * traffic.size, kMessage);
+}
+
+RunCost CollectiveKind::cost(const Scenario& s) const {
+    const double ranks = collective.ranks > 0 ? static_cast<double>(collective.ranks) : endpoints(s.cluster);
+    const Fabric fabric = fabric_of(s);
+    const CollectiveSpec spec = ranks <= fabric.gpus()
+                                    ? resolved(collective, fabric, Placement(fabric), s.network.path_choice(),
+                                               static_cast<std::uint32_t>(ranks))
+                                    : collective;
+    const Shifts shifts =
+        spec.algorithm->shifts != nullptr ? spec.algorithm->shifts(spec, static_cast<std::uint32_t>(ranks)) : Shifts();
+    const double messages =
+        shifts.count > 0 ? ranks * shifts.count : spec.algorithm->messages(spec, ranks, fabric.gpus_per_domain());
+    const double volume = spec.op == CollectiveOp::all_reduce ? 2 : 1;  // of the payload, by each rank
+    const bool ring = spec.algorithm == &algorithm("ring");
+    const double per_node = s.cluster.nodes > 0 ? fabric.gpus_per_domain() : 1;
+    // Rings, and what works inside nodes first, cross once for all ranks of a node.
+    const std::string name = spec.algorithm->name;
+    const bool by_node =
+        ring || name == "multi-ring" || (name == "hierarchical" && spec.op != CollectiveOp::all_to_all);
+    const double crossing = by_node ? 1 / per_node : std::max(0.0, 1 - per_node / std::max(1.0, ranks));
+    const bool fluid = s.network.fidelity == Fidelity::fluid;
+    const bool hashed = s.network.path_choice() == PathChoice::ecmp;
+    const bool folds = s.network.fold && !faults.given && !spec.in_memory;
+    const bool reduces = reduces_or_gathers(spec.op);  // of others rings are chains
+    const bool rings = ring ? spec.slow_rank < 0 : fluid && !hashed && reduces && spec.algorithm->rings != nullptr;
+    const UnitPrice each = folds && rings                                  ? kFoldedMessage
+                           : folds && fluid && !hashed && shifts.count > 0 ? kAlikeMessage
+                                                                           : kMessage;
+    RunCost out = cost_of_messages(s, messages, volume * ranks * spec.bytes, each, crossing);
+    if (fluid && hashed && shifts.count > 1 && s.network.batch == 0) {
+        out.seconds = std::max(out.seconds, kHashedPair * messages * messages);
+        out.what += " that end one by one on hashed paths (network.batch groups their ends)";
+    }
+    return out;
+}
+
+std::unique_ptr<ScenarioRun> CollectiveKind::prepare(const RunContext& context) const {
+    return std::make_unique<MessageJob>(context);
+}
+
+std::unique_ptr<ScenarioRun> NetworkKind::prepare(const RunContext& context) const {
+    return std::make_unique<MessageJob>(context);
+}
+
+MessageRunOptions message_options(const Scenario& scenario) {
+    MessageRunOptions options;
+    options.run = run_settings(scenario);
+    options.fold = scenario.network.fold && !faults_of(scenario).given;
+    options.paths = scenario.network.path_choice();
+    const auto* own = scenario.find<CollectiveKind>();
+    options.traffic_class = scenario.network.class_number(own != nullptr ? own->collective.traffic_class : "");
+    if (own != nullptr && own->collective.in_memory) {
+        for (const GroupSpec& group : scenario.cluster.groups) {
+            options.memories.push_back(group.node.gpu.memory_bandwidth.value);
+        }
+        if (options.memories.empty()) {
+            options.memories.push_back(scenario.cluster.node.gpu.memory_bandwidth.value);
+        }
+    }
+    return options;
+}
+
+static void messages_on_simgrid(const Scenario& scenario, const RunOptions& options, const Fabric& fabric, RunOutput& out) {
     if (!has_simgrid()) {
         throw ConfigError({scenario.network_mark.error(
             "fidelity simgrid needs the program orrery-simgrid beside this one, and this build has no SimGrid: use "
@@ -334,53 +426,39 @@ void run_on_simgrid(const Scenario& scenario, const RunOptions& options, const F
     out.summary.add("max_link_utilisation", utilisation, "1");
 }
 
+void CollectiveKind::run_on_simgrid(const Scenario& whole, const RunOptions& options, const Fabric& fabric,
+                                    RunOutput& out) const {
+    messages_on_simgrid(whole, options, fabric, out);
+}
+
+void NetworkKind::run_on_simgrid(const Scenario& whole, const RunOptions& options, const Fabric& fabric,
+                                 RunOutput& out) const {
+    messages_on_simgrid(whole, options, fabric, out);
+}
+
 static constexpr const char* kCollectiveCards[] = {"collective_time_s",    "algbw_gbps",    "busbw_gbps",
                                                    "max_link_utilisation", "bytes_on_wire", "retransmissions"};
 
-const KindRow kCollectiveKind = {
+const KindRow CollectiveKind::kRow = {
     .name = "collective",
     .headline = "collective_time_s",
     .cards = kCollectiveCards,
-    .nodes = false,
-    .messages = true,
-    .kernels = false,
-    .requests = false,
     .drawing = TimelineDrawing::few_streams,
-    .network = {.folds = true, .threads = true, .flows = true},
-    .cost = cost_of_collective,
-    .describe =
-        [](Fields& fields, Scenario& s) {
-            fields.section({"collective", "the operation", true},
-                           [&](Fields& inner) { describe(inner, s.collective); });
-            describe_given(fields, s.faults);
-        },
-    .check = check_collective,
-    .prepare = prepare_messages,
+    .network = {.folds = true, .threads = true, .flows = true, .simgrid = true},
+    .make = make_kind<CollectiveKind>,
 };
 
 static constexpr const char* kNetworkCards[] = {
     "max_link_utilisation", "bytes_on_wire", "messages",       "drops", "trims",
     "retransmissions",      "ecn_marks",     "max_queue_bytes"};
 
-const KindRow kNetworkKind = {
+const KindRow NetworkKind::kRow = {
     .name = "network",
     .headline = "fct_s.max",
     .cards = kNetworkCards,
-    .nodes = false,
-    .messages = true,
-    .kernels = false,
-    .requests = false,
     .drawing = TimelineDrawing::few_streams,
-    .network = {.threads = true, .flows = true},
-    .cost = cost_of_traffic,
-    .describe =
-        [](Fields& fields, Scenario& s) {
-            fields.section({"traffic", "who sends how much to whom", true},
-                           [&](Fields& inner) { describe(inner, s.traffic); });
-            describe_given(fields, s.faults);
-        },
-    .check = check_traffic,
-    .prepare = prepare_messages,
+    .network = {.threads = true, .flows = true, .simgrid = true},
+    .make = make_kind<NetworkKind>,
 };
 
 }  // namespace orrery::inline driver

@@ -1,24 +1,27 @@
 // kind: replay. A recorded program, as it was or changed.
 
-#include "tools/driver/kind.hpp"
+#include "tools/driver/kinds/replay.hpp"
+
+#include "tools/driver/given_faults.hpp"
 #include "topologies/device_preset.hpp"
 #include "workloads/replay/recorded_device.hpp"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace orrery::inline driver {
 
 namespace {
 
-class ReplayScenario final : public ScenarioRun {
+class ReplayOfRecord final : public ScenarioRun {
   public:
-    explicit ReplayScenario(const RunContext& context)
+    explicit ReplayOfRecord(const RunContext& context)
         : options_(context.options),
-          recorded_on_(context.scenario.replay.recorded_on),
-          trace_(read_replay(context.scenario.file(context.scenario.replay.trace))),
-          run_(trace_, context.scenario.replay, nodes_of(context), context.placement,
+          recorded_on_(spec_of(context).recorded_on),
+          trace_(read_replay(context.scenario.file(spec_of(context).trace))),
+          run_(trace_, spec_of(context), nodes_of(context), context.placement,
                context.scenario.network.path_choice(), context.simulation, context.start, devices_of(context)) {
         note_device(context);
         run_.set_progress(context.options.progress);
@@ -60,12 +63,14 @@ class ReplayScenario final : public ScenarioRun {
     }
 
   private:
+    static const ReplaySpec& spec_of(const RunContext& context) { return context.scenario.as<RecordKind>().replay; }
+
     static const CostModel& model_of(const RunContext& context, const DeviceSpec& device) {
         return context.models.device(device, ComputeKind::calibrated);
     }
 
     static ReplayDevices devices_of(const RunContext& context) {
-        const std::string& name = context.scenario.replay.recorded_on;
+        const std::string& name = spec_of(context).recorded_on;
         const ClusterSpec& cluster = context.scenario.cluster;
         const auto dpu = [&context](const std::string& preset) {
             const DataDirectory& data = context.models.data();
@@ -86,7 +91,7 @@ class ReplayScenario final : public ScenarioRun {
         const ClusterSpec& cluster = context.scenario.cluster;
         std::vector<ReplayNode> nodes;
         const auto add = [&](const NodeSpec& node) {
-            const bool elsewhere = !context.scenario.replay.recorded_on.empty();
+            const bool elsewhere = !spec_of(context).recorded_on.empty();
             nodes.push_back({&node.gpu, &context.models.collectives(node, context.scenario.network.collectives),
                              elsewhere ? &model_of(context, node.gpu) : nullptr});
         };
@@ -124,37 +129,37 @@ class ReplayScenario final : public ScenarioRun {
     ReplayRun run_;
 };
 
-void describe_replay(Fields& fields, Scenario& s) {
+}  // namespace
+
+void RecordKind::describe(Fields& fields, const Scenario&) {
     fields.section({"compute", "the recorded program", true}, [&](Fields& inner) {
         std::size_t model = 0;
         inner.choice({"model", "replay: times come from the record"}, {"replay"}, model);
         inner.text({"trace", "file written by 'orrery import'; relative paths start at the scenario", true},
-                   s.replay.trace);
+                   replay.trace);
     });
-    describe_given(fields, s.faults);
-    fields.section({"replay", "what is changed about it"}, [&](Fields& inner) { describe(inner, s.replay); });
+    describe_given(fields, faults);
+    fields.section({"replay", "what is changed about it"}, [&](Fields& inner) { orrery::describe(inner, replay); });
 }
 
-}  // namespace
+RunCost RecordKind::cost(const Scenario& whole) const {
+    const double ranks = std::max(1.0, static_cast<double>(replay.ranks));
+    return cost_of(size_of(whole.file(replay.trace)) / kBytesPerRow * ranks, kTask, "operations");
+}
+
+std::unique_ptr<ScenarioRun> RecordKind::prepare(const RunContext& context) const {
+    return std::make_unique<ReplayOfRecord>(context);
+}
 
 static constexpr const char* kReplayCards[] = {"replay_time_s", "recorded_time_s", "operations"};
 
-const KindRow kReplayKind = {
+const KindRow RecordKind::kRow = {
     .name = "replay",
     .headline = "replay_time_s",
     .cards = kReplayCards,
-    .nodes = true,
-    .messages = false,
-    .kernels = false,
-    .requests = false,
     .drawing = TimelineDrawing::streams,
     .network = {.library = true, .collectives = true, .sends = true},
-    .cost = cost_of_replay,
-    .describe = describe_replay,
-    .check = [](const YamlNode&, const DataDirectory&, Scenario&, std::vector<Diagnostic>&) {},
-    .prepare = [](const RunContext& context) -> std::unique_ptr<ScenarioRun> {
-        return std::make_unique<ReplayScenario>(context);
-    },
+    .make = make_kind<RecordKind>,
 };
 
 }  // namespace orrery::inline driver

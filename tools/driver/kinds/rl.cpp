@@ -1,7 +1,12 @@
 // kind: rl. Steps of reinforcement-learning post-training, whose parts are scenarios of serving and training.
 
-#include "tools/driver/kind.hpp"
-#include "tools/driver/pool_place.hpp"
+#include "tools/driver/kinds/rl.hpp"
+
+#include "tools/driver/kinds/cluster.hpp"
+#include "tools/driver/kinds/pool_place.hpp"
+#include "tools/driver/kinds/serving.hpp"
+#include "tools/driver/kinds/training.hpp"
+#include "tools/driver/kinds/training_input.hpp"
 
 #include "sim/base/text.hpp"
 #include "workloads/rl/reshard.hpp"
@@ -31,16 +36,13 @@ struct Batch {
     std::int64_t longest = 0;  ///< of all draws
 };
 
-class RlScenario final : public ScenarioRun {
+class RlRun final : public ScenarioRun {
   public:
-    explicit RlScenario(const RunContext& context)
-        : context_(context), scenario_(context.scenario), spec_(context.scenario.rl), jobs_(context.scenario.jobs) {
+    explicit RlRun(const RunContext& context)
+        : context_(context), scenario_(context.scenario), spec_(context.scenario.as<RlKind>().rl), jobs_(context.scenario.as<RlKind>().jobs) {
         part_options_.check_memory = context.options.check_memory;
-        for (JobSpec& job : jobs_) {
-            job.scenario.cluster = scenario_.cluster;
-            job.scenario.network = scenario_.network;
-            job.scenario.seed += scenario_.seed - 1;
-            job.scenario.directory = scenario_.directory;
+        for (RlPart& job : jobs_) {
+            take_shared(scenario_, job.scenario);
             placements_.emplace_back(context.fabric, job.placed);
         }
         outputs_.resize(jobs_.size());
@@ -115,15 +117,15 @@ class RlScenario final : public ScenarioRun {
   private:
     [[nodiscard]] std::size_t index_of(PartRole role) const {
         const auto found =
-            std::find_if(jobs_.begin(), jobs_.end(), [&](const JobSpec& one) { return one.role == role; });
+            std::find_if(jobs_.begin(), jobs_.end(), [&](const RlPart& one) { return one.role == role; });
         return static_cast<std::size_t>(found - jobs_.begin());
     }
-    [[nodiscard]] const JobSpec& job(PartRole role) const { return jobs_[index_of(role)]; }
+    [[nodiscard]] const RlPart& job(PartRole role) const { return jobs_[index_of(role)]; }
 
     // The different sets of nodes and the names of who is on them, in the order of the file.
     [[nodiscard]] std::vector<std::pair<std::vector<std::uint32_t>, std::string>> pools() const {
         std::vector<std::pair<std::vector<std::uint32_t>, std::string>> out;
-        for (const JobSpec& one : jobs_) {
+        for (const RlPart& one : jobs_) {
             const auto found =
                 std::find_if(out.begin(), out.end(), [&](const auto& pool) { return pool.first == one.placed; });
             if (found == out.end()) {
@@ -143,8 +145,8 @@ class RlScenario final : public ScenarioRun {
     [[nodiscard]] RunOutput run_part(const Scenario& scenario, const Placement& placement) const {
         RunOutput out;
         Simulation simulation(context_.fabric, run_settings(scenario));
-        const auto part = row_of(scenario.kind)
-                              .prepare({scenario, context_.models, part_options_, context_.fabric, placement,
+        const auto part =
+            scenario.own->prepare({scenario, context_.models, part_options_, context_.fabric, placement,
                                         simulation, SimTime(), nullptr});
         simulation.run();
         part->summarise(out);
@@ -176,13 +178,13 @@ class RlScenario final : public ScenarioRun {
         for (std::int64_t draw = 0; draw < spec_.draws; ++draw) {
             Scenario one = jobs_[i].scenario;
             one.seed += draw;
-            one.requests.samples = spec_.samples;
+            one.as<ServingKind>().requests.samples = spec_.samples;
             if (spec_.partial) {  // a sample that ends makes room for the next, of whatever batch
-                one.requests.arrivals = ArrivalKind::closed;
-                one.requests.clients = spec_.sequences();
+                one.as<ServingKind>().requests.arrivals = ArrivalKind::closed;
+                one.as<ServingKind>().requests.clients = spec_.sequences();
             } else {
-                one.requests.arrivals = ArrivalKind::at_once;
-                one.requests.count = spec_.sequences();
+                one.as<ServingKind>().requests.arrivals = ArrivalKind::at_once;
+                one.as<ServingKind>().requests.count = spec_.sequences();
             }
             RunOutput out = run_part(one, placements_[i]);
             double tokens = 0;
@@ -210,7 +212,7 @@ class RlScenario final : public ScenarioRun {
 
     // Sequences of a part's model that hold the samples of a draw.
     [[nodiscard]] double rows(std::size_t i, std::size_t draw) const {
-        const std::int64_t sequence = jobs_[i].scenario.model.sequence;
+        const std::int64_t sequence = jobs_[i].scenario.as<TrainingKind>().model.sequence;
         if (batch_.longest > sequence) {
             throw InfeasibleError(
                 fmt::format("a sample has {} tokens and the model's sequences have {}: a longer "
@@ -224,7 +226,7 @@ class RlScenario final : public ScenarioRun {
     [[nodiscard]] std::vector<double> forward(std::size_t i) {
         const Scenario& part = jobs_[i].scenario;
         const TrainingInput input = training_input(part, context_.models, context_.fabric, placements_[i]);
-        const auto batch = static_cast<double>(part.plan.global_batch);
+        const auto batch = static_cast<double>(part.as<TrainingKind>().plan.global_batch);
         const double each = forward_seconds(input, batch);
         std::vector<double> seconds;
         double mean = 0;
@@ -244,7 +246,7 @@ class RlScenario final : public ScenarioRun {
         double updates = 0;
         for (std::size_t draw = 0; draw < batch_.tokens.size(); ++draw) {
             const double own = std::ceil(rows(i, draw) * static_cast<double>(spec_.epochs) /
-                                         static_cast<double>(part.plan.global_batch));
+                                         static_cast<double>(part.as<TrainingKind>().plan.global_batch));
             updates += own / static_cast<double>(batch_.tokens.size());
             seconds.push_back(own * out.seconds + moves(i));
         }
@@ -264,14 +266,15 @@ class RlScenario final : public ScenarioRun {
         double running;
     };
 
-    [[nodiscard]] Held held(const JobSpec& one) const {
+    [[nodiscard]] Held held(const RlPart& one) const {
         const Scenario& part = one.scenario;
         const double memory = scenario_.cluster.node.gpu.memory.value;
         if (one.role == PartRole::generator) {
-            return {0, part.engine.memory_fraction * memory};  // its weights come with every step
+            return {0, part.as<ServingKind>().engine.memory_fraction * memory};  // its weights come with every step
         }
         Held out{0, 0};
-        for (const MemoryUse& stage : memory_by_stage(part.model, part.plan, part.software)) {
+        const auto& training = part.as<TrainingKind>();
+        for (const MemoryUse& stage : memory_by_stage(training.model, training.plan, training.software)) {
             const bool judges = judges_only(one.role);
             out.resting =
                 std::max(out.resting, judges ? stage.weights : stage.weights + stage.gradients + stage.optimizer);
@@ -287,10 +290,10 @@ class RlScenario final : public ScenarioRun {
         }
         const double memory = scenario_.cluster.node.gpu.memory.value;
         std::string wrong;
-        for (const JobSpec& running : jobs_) {
+        for (const RlPart& running : jobs_) {
             double kept = 0;
             std::string who;
-            for (const JobSpec& other : jobs_) {
+            for (const RlPart& other : jobs_) {
                 const bool beside =
                     &other != &running && !other.offload &&
                     std::any_of(other.placed.begin(), other.placed.end(), [&](std::uint32_t node) {
@@ -315,7 +318,7 @@ class RlScenario final : public ScenarioRun {
 
     // A part in host memory comes before it runs, and goes behind it where it has changed.
     [[nodiscard]] double moves(std::size_t i) const {
-        const JobSpec& one = jobs_[i];
+        const RlPart& one = jobs_[i];
         if (!one.offload) {
             return 0;
         }
@@ -329,7 +332,7 @@ class RlScenario final : public ScenarioRun {
     // The pools of the generator that hold weights of their own, replica after replica.
     [[nodiscard]] std::vector<WeightHolders> receivers() const {
         const std::size_t i = index_of(PartRole::generator);
-        const EngineSpec& engine = jobs_[i].scenario.engine;
+        const EngineSpec& engine = jobs_[i].scenario.as<ServingKind>().engine;
         std::vector<const PhaseSpec*> phases = {&engine.mixed};
         if (engine.split) {
             phases = engine.same_devices ? std::vector{&engine.prefill} : std::vector{&engine.prefill, &engine.decode};
@@ -349,7 +352,7 @@ class RlScenario final : public ScenarioRun {
     }
 
     double synchronisation() {
-        const Scenario& generator = job(PartRole::generator).scenario;
+        const auto& generator = job(PartRole::generator).scenario.as<ServingKind>();
         const double weights = generator.model.parameters() * bytes_of(generator.engine.weights);
         if (spec_.weights == WeightPath::server) {
             for (const WeightHolders& pool : receivers()) {
@@ -397,7 +400,7 @@ class RlScenario final : public ScenarioRun {
     const RunContext context_;
     const Scenario& scenario_;
     const RlSpec& spec_;
-    std::vector<JobSpec> jobs_;  ///< with the cluster and network as they are in this run
+    std::vector<RlPart> jobs_;  ///< with the cluster and network as they are in this run
     std::vector<Placement> placements_;
     std::vector<RunOutput> outputs_;  ///< by job
     RunOptions part_options_;
@@ -408,9 +411,11 @@ class RlScenario final : public ScenarioRun {
     std::unique_ptr<RlSteps> steps_;
 };
 
-void describe_rl(Fields& fields, Scenario& s) {
-    describe(fields, s.rl);
-    fields.items({"jobs", "the parts of a step", true}, s.jobs, [](Fields& inner, JobSpec& job) {
+}  // namespace
+
+void RlKind::describe(Fields& fields, const Scenario&) {
+    orrery::describe(fields, rl);
+    fields.items({"jobs", "the parts of a step", true}, jobs, [](Fields& inner, RlPart& job) {
         inner.enumeration(
             {"role", "what it does in a step; the generator is of kind serving, all others of training", true},
             part_role_names(), job.role);
@@ -421,15 +426,14 @@ void describe_rl(Fields& fields, Scenario& s) {
     });
 }
 
-bool is_count(const std::string& text) {
-    return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
-}
+namespace {
 
 // Parts may have nodes in common.
-void place_parts(const YamlNode& list, Scenario& scenario, std::uint32_t nodes, std::vector<Diagnostic>& errors) {
+void place_parts(const YamlNode& list, std::vector<RlPart>& jobs, std::uint32_t nodes,
+                 std::vector<Diagnostic>& errors) {
     std::set<std::uint32_t> taken;
-    for (std::size_t i = 0; i < scenario.jobs.size(); ++i) {
-        JobSpec& job = scenario.jobs[i];
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+        RlPart& job = jobs[i];
         const YamlNode* node = list.items[i].find("nodes");
         const Mark& mark = node != nullptr ? node->mark : list.items[i].mark;
         if (!is_count(job.nodes)) {
@@ -468,7 +472,7 @@ void place_parts(const YamlNode& list, Scenario& scenario, std::uint32_t nodes, 
 }
 
 // What the batch and the steps say already, or what they cannot honour.
-void check_part(const JobSpec& job, const Mark& mark, std::vector<Diagnostic>& errors) {
+void check_part(const RlPart& job, const Mark& mark, std::vector<Diagnostic>& errors) {
     const Scenario& part = job.scenario;
     const auto refuse = [&](bool wrong, const std::string& text) {
         if (wrong) {
@@ -476,13 +480,14 @@ void check_part(const JobSpec& job, const Mark& mark, std::vector<Diagnostic>& e
         }
     };
     const bool generator = job.role == PartRole::generator;
-    const ScenarioKind wanted = generator ? ScenarioKind::serving : ScenarioKind::training;
-    if (part.kind != wanted) {
-        refuse(true, fmt::format("is of kind {}, not {}", row_of(wanted).name, row_of(part.kind).name));
+    const KindRow& wanted = generator ? ServingKind::kRow : TrainingKind::kRow;
+    if (&part.kind() != &wanted) {
+        refuse(true, fmt::format("is of kind {}, not {}", wanted.name, part.kind().name));
         return;
     }
     if (generator) {
-        const RequestsSpec& requests = part.requests;
+        const auto& serving = part.as<ServingKind>();
+        const RequestsSpec& requests = serving.requests;
         const RequestsSpec usual;
         refuse(!requests.trace.empty() || !requests.mix.empty() || requests.turns > 0 || requests.conversations ||
                    requests.common > 0 || requests.sessions > 1,
@@ -493,17 +498,18 @@ void check_part(const JobSpec& job, const Mark& mark, std::vector<Diagnostic>& e
                "gets a step's prompts at once: no 'arrivals', no 'clients'");
         refuse(requests.sample != 1 || requests.rate != usual.rate || requests.swing > 0,
                "has all of a step's prompts, and at once: no 'sample', no 'rate', no 'swing'");
-        refuse(requests.timeout > 0 || part.measure.from > 0 || part.measure.to > 0,
+        refuse(requests.timeout > 0 || serving.measure.from > 0 || serving.measure.to > 0,
                "answers all prompts, and all of it is measured: no 'timeout', no 'measure'");
-        refuse(part.engine.mixed.scales || part.engine.prefill.scales || part.engine.decode.scales,
+        refuse(serving.engine.mixed.scales || serving.engine.prefill.scales || serving.engine.decode.scales,
                "keeps its replicas: no 'autoscale'");
-        refuse(part.engine.faults.given, "has no 'faults': the steps of a campaign are not simulated");
+        refuse(serving.engine.faults.given, "has no 'faults': the steps of a campaign are not simulated");
         refuse(job.offload, "gets new weights in every step and keeps none: no 'offload'");
         return;
     }
-    const PlanSpec& plan = part.plan;
+    const auto& training = part.as<TrainingKind>();
+    const PlanSpec& plan = training.plan;
     refuse(plan.documents.given, "has rows as 'batch' says: no 'documents'");
-    refuse(part.model.encoder.given(), "has rows of text: no 'encoder' of the model");
+    refuse(training.model.encoder.given(), "has rows of text: no 'encoder' of the model");
     refuse(plan.zeroth_order.given || plan.outer.workers > 1,
            "makes an update after each global batch: no 'zeroth_order', no 'outer' steps");
     if (job.role != PartRole::actor) {
@@ -514,38 +520,38 @@ void check_part(const JobSpec& job, const Mark& mark, std::vector<Diagnostic>& e
     }
 }
 
-void check_weights(const Scenario& scenario, const Mark& mark, std::vector<Diagnostic>& errors) {
-    const JobSpec* generator = nullptr;
-    const JobSpec* actor = nullptr;
-    for (const JobSpec& job : scenario.jobs) {
+void check_weights(const RlSpec& rl, const std::vector<RlPart>& jobs, const Mark& mark, std::vector<Diagnostic>& errors) {
+    const RlPart* generator = nullptr;
+    const RlPart* actor = nullptr;
+    for (const RlPart& job : jobs) {
         generator = job.role == PartRole::generator ? &job : generator;
         actor = job.role == PartRole::actor ? &job : actor;
     }
     if (generator == nullptr || actor == nullptr) {
         return;  // said already
     }
-    const EngineSpec& engine = generator->scenario.engine;
-    const double own = generator->scenario.model.parameters();
-    if (const double trained = actor->scenario.model.parameters(); own != trained) {
+    const EngineSpec& engine = generator->scenario.as<ServingKind>().engine;
+    const double own = generator->scenario.as<ServingKind>().model.parameters();
+    if (const double trained = actor->scenario.as<TrainingKind>().model.parameters(); own != trained) {
         errors.push_back(mark.error(
             fmt::format("generator and actor have the same weights, not {:.4g} and {:.4g} of them", own, trained)));
     }
     const auto spreads = [](const PhaseSpec& phase) { return phase.groups > 1 || phase.expert > 1; };
-    if (scenario.rl.weights == WeightPath::fabric &&
+    if (rl.weights == WeightPath::fabric &&
         (spreads(engine.mixed) || (engine.split && (spreads(engine.prefill) || spreads(engine.decode))) ||
-         actor->scenario.plan.experts.expert > 1)) {
+         actor->scenario.as<TrainingKind>().plan.experts.expert > 1)) {
         errors.push_back(mark.error(
             "which rank has which experts is not known where weights go over the fabric: synchronisation through a "
             "server, or no expert parallelism and no 'groups'"));
     }
-    const auto shares = [&](const JobSpec& job) {
+    const auto shares = [&](const RlPart& job) {
         return std::any_of(job.placed.begin(), job.placed.end(), [&](std::uint32_t node) {
             return std::find(generator->placed.begin(), generator->placed.end(), node) != generator->placed.end();
         });
     };
-    for (const JobSpec& job : scenario.jobs) {
+    for (const RlPart& job : jobs) {
         const bool trains = job.role == PartRole::actor || job.role == PartRole::critic;
-        if (scenario.rl.asynchronous && scenario.rl.staleness > 0 && trains && shares(job)) {
+        if (rl.asynchronous && rl.staleness > 0 && trains && shares(job)) {
             errors.push_back(mark.error(fmt::format(
                 "'{}' shares nodes with the generator: asynchronous steps have nodes for each, synchronous ones may "
                 "take turns",
@@ -569,15 +575,18 @@ std::vector<std::string> without_effect_forward(const PlanSpec& plan) {
     return out;
 }
 
-void check_rl(const YamlNode& root, const DataDirectory& data, Scenario& scenario, std::vector<Diagnostic>& errors) {
+}  // namespace
+
+void RlKind::check(const YamlNode& root, const DataDirectory& data, Scenario& whole,
+                   std::vector<Diagnostic>& errors) {
     const YamlNode* list = root.find("jobs");
     if (list == nullptr || list->kind != YamlNode::Kind::sequence) {
         return;
     }
     std::vector<PartRole> roles;
     bool known = true;  // all of them
-    for (std::size_t i = 0; i < scenario.jobs.size(); ++i) {
-        JobSpec& job = scenario.jobs[i];
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+        RlPart& job = jobs[i];
         const YamlNode& item = list->items[i];
         if (item.kind != YamlNode::Kind::map) {
             continue;  // said already
@@ -590,64 +599,57 @@ void check_rl(const YamlNode& root, const DataDirectory& data, Scenario& scenari
         }
         roles.push_back(job.role);
         job.name = part_role_names()[static_cast<std::size_t>(job.role)];
-        if (read_job_source(item, data, scenario, job, errors)) {
+        if (read_job_source(item, data, whole, job, errors)) {
             check_part(job, item.mark, errors);
-            if (judges_only(job.role)) {
-                job.scenario.without_effect = without_effect_forward(job.scenario.plan);
+            if (const auto* training = job.scenario.find<TrainingKind>(); training != nullptr && judges_only(job.role)) {
+                job.scenario.without_effect = without_effect_forward(training->plan);
             }
         }
     }
-    std::vector<std::string> problems = problems_of(scenario.rl);
+    std::vector<std::string> problems = problems_of(rl);
     if (known) {
-        const std::vector<std::string> of_parts = problems_of(scenario.rl, roles);
+        const std::vector<std::string> of_parts = problems_of(rl, roles);
         problems.insert(problems.end(), of_parts.begin(), of_parts.end());
     }
     for (const std::string& problem : problems) {
         errors.push_back(list->mark.error(problem));
     }
-    if (scenario.cluster.mixed) {
-        errors.push_back(scenario.cluster_mark.error(
+    if (whole.cluster.mixed) {
+        errors.push_back(whole.cluster_mark.error(
             "the parts of a step on a cluster of groups are not simulated: give it nodes of one kind"));
     }
     if (errors.empty()) {
-        place_parts(*list, scenario, shape_of(scenario.cluster, scenario.cluster_mark).nodes, errors);
-        check_weights(scenario, list->mark, errors);
+        place_parts(*list, jobs, shape_of(whole.cluster, whole.cluster_mark).nodes, errors);
+        check_weights(rl, jobs, list->mark, errors);
     }
 }
 
-RunCost cost_of_rl(const Scenario& s) {
-    Scenario parts = s;
-    for (JobSpec& job : parts.jobs) {
-        if (job.role == PartRole::generator) {
-            job.scenario.requests.count = s.rl.sequences() * s.rl.draws;
+RunCost RlKind::cost(const Scenario&) const {
+    std::vector<RlPart> parts = jobs;
+    std::vector<const JobSpec*> all;
+    for (RlPart& part : parts) {
+        if (part.role == PartRole::generator) {
+            part.scenario.as<ServingKind>().requests.count = rl.sequences() * rl.draws;
         }
+        all.push_back(&part);
     }
-    return cost_of_jobs(parts);
+    return cost_of_jobs(all);
 }
 
-}  // namespace
+std::unique_ptr<ScenarioRun> RlKind::prepare(const RunContext& context) const {
+    return std::make_unique<RlRun>(context);
+}
 
 static constexpr const char* kRlCards[] = {"iteration_time_s", "tokens_per_s", "generation_s",
                                            "preparation_s",    "training_s",   "synchronisation_s"};
 
-const KindRow kRlKind = {
+const KindRow RlKind::kRow = {
     .name = "rl",
     .headline = "iteration_time_s",
     .cards = kRlCards,
-    .nodes = true,
-    .messages = false,
-    .kernels = true,
-    .requests = false,
-    .jobs = true,
     .drawing = TimelineDrawing::few_streams,
     .network = {.library = true, .folds = true, .collectives = true, .sends = true},
-    .cost = cost_of_rl,
-    .describe = describe_rl,
-    .check = check_rl,
-    .prepare = [](const RunContext& context) -> std::unique_ptr<ScenarioRun> {
-        return std::make_unique<RlScenario>(context);
-    },
-    .tidy = refuse_shared_of_jobs,
+    .make = make_kind<RlKind>,
 };
 
 }  // namespace orrery::inline driver

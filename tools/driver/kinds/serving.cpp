@@ -1,14 +1,14 @@
 // kind: serving. Requests served by engine replicas.
 
-#include "tools/driver/group_names.hpp"
-#include "tools/driver/kind.hpp"
+#include "tools/driver/kinds/serving.hpp"
 
+#include "tools/driver/group_names.hpp"
 #include "models/scaled_device.hpp"
-#include "tools/driver/pool_place.hpp"
+#include "tools/driver/kinds/pool_place.hpp"
 #include "tools/driver/scenario_checks.hpp"
-#include "tools/driver/serving_intervals.hpp"
-#include "tools/driver/serving_summary.hpp"
-#include "tools/driver/serving_timeline.hpp"
+#include "tools/driver/kinds/serving_intervals.hpp"
+#include "tools/driver/kinds/serving_summary.hpp"
+#include "tools/driver/kinds/serving_timeline.hpp"
 
 #include <fmt/format.h>
 
@@ -20,10 +20,14 @@ namespace orrery::inline driver {
 
 namespace {
 
+constexpr UnitPrice kRequest = {8e-6, 40};  // of usual lengths
+constexpr double kToken = 2e-8;             // s, of an output token among others of its batch
+constexpr double kIteration = 4e-7;         // s, of a batch that decodes
+
 // The GPUs that the pools number, as faults see them.
 JobShape service_shape(const Scenario& scenario) {
     const Fabric fabric = fabric_of(scenario);
-    const EngineSpec& engine = scenario.engine;
+    const EngineSpec& engine = scenario.as<ServingKind>().engine;
     JobShape out;
     out.gpus_per_node = fabric.shape().gpus_per_node;
     out.nics_per_node = std::max(1U, fabric.shape().nics_per_node);
@@ -39,14 +43,15 @@ JobShape service_shape(const Scenario& scenario) {
     return out;
 }
 
-class ServingScenario final : public ScenarioRun {
+class ServingWork final : public ScenarioRun {
   public:
-    explicit ServingScenario(const RunContext& context)
+    explicit ServingWork(const RunContext& context)
         : context_(context),
           scenario_(context.scenario),
-          engine_(context.scenario.engine),
+          spec_(context.scenario.as<ServingKind>()),
+          engine_(spec_.engine),
           options_(context.options),
-          end_(load_end(engine_, scenario_.requests, scenario_.measure)) {
+          end_(load_end(engine_, spec_.requests, spec_.measure)) {
         std::vector<std::pair<Role, const PhaseSpec*>> phases = {{Role::mixed, &engine_.mixed}};
         if (engine_.split) {
             phases = {{Role::prefill, &engine_.prefill}, {Role::decode, &engine_.decode}};
@@ -55,8 +60,8 @@ class ServingScenario final : public ScenarioRun {
             add_pool(context, role, *phase);
         }
         describe_service(context);
-        const std::string trace = scenario_.requests.trace.empty() ? "" : scenario_.file(scenario_.requests.trace);
-        RequestsSpec requests = scenario_.requests;
+        const std::string trace = spec_.requests.trace.empty() ? "" : scenario_.file(spec_.requests.trace);
+        RequestsSpec requests = spec_.requests;
         if (end_ != LoadEnd::count) {
             requests.count = kEndlessRequests;
         }
@@ -140,29 +145,29 @@ class ServingScenario final : public ScenarioRun {
         const NodeSpec& node = node_at(scenario_.cluster, place.node);
         const DeviceSpec& gpu = phase->other_device ? phase->device : node.gpu;
         const CostModel* device = device_at(gpu, phase->clock);
-        spread_ = std::max(spread_, products_spread(*device, scenario_.model));
-        check(*phase, scenario_.model);
+        spread_ = std::max(spread_, products_spread(*device, spec_.model));
+        check(*phase, spec_.model);
         const std::int64_t ranks = phase->ranks();
         PoolSpec pool;
         pool.role = role;
         pool.replicas = static_cast<std::uint32_t>(phase->replicas);
         pool.scheduler = phase->scheduler;
         pool.speculation = engine_.speculation;
-        pool.limits = limits_of(engine_, *phase, scenario_.model, gpu);
+        pool.limits = limits_of(engine_, *phase, spec_.model, gpu);
         if (engine_.same_devices && role == Role::prefill) {
             pool.limits.ahead = 1 + pool.limits.draft_tokens;
         }
         const double beside = std::max(1.0, static_cast<double>(node.gpus) / static_cast<double>(ranks));
-        pool.experts = experts_of(engine_, *phase, scenario_.model, gpu, node.has_host ? &node.host : nullptr,
-                                  std::min(beside, static_cast<double>(phase->replicas)), scenario_.engine_mark);
+        pool.experts = experts_of(engine_, *phase, spec_.model, gpu, node.has_host ? &node.host : nullptr,
+                                  std::min(beside, static_cast<double>(phase->replicas)), spec_.engine_mark);
         pool.device = &gpu;
         pool.units = phase->units;
         pool.first_gpu = place.first_gpu;
         pool.gpus = static_cast<std::uint32_t>(ranks);
         pool.limits.seed = static_cast<std::uint64_t>(scenario_.seed);
-        const bool latent = scenario_.model.latent.kv_rank > 0;  // keys and values are one vector
+        const bool latent = spec_.model.latent.kv_rank > 0;  // keys and values are one vector
         pool.swap = {engine_.swap_call,
-                     static_cast<double>((latent ? 1 : 2) * stage_layers(scenario_.model.layers, 0, phase->pipeline))};
+                     static_cast<double>((latent ? 1 : 2) * stage_layers(spec_.model.layers, 0, phase->pipeline))};
         pool.plans_ahead = engine_.software.overlap && phase->pipeline == 1;
         pool.host_bandwidth = node.host_rate(static_cast<double>(ranks));
         for (std::int64_t stage = 0; stage < phase->pipeline; ++stage) {
@@ -182,7 +187,7 @@ class ServingScenario final : public ScenarioRun {
         pool.starts = phase->scales || engine_.faults.given;
         pool.start = phase->start;
         for (std::int64_t stage = 0; stage < phase->pipeline; ++stage) {
-            pool.start.weight_bytes += weight_bytes(scenario_.model, engine_.quantisation(gpu), *phase, stage) *
+            pool.start.weight_bytes += weight_bytes(spec_.model, engine_.quantisation(gpu), *phase, stage) *
                                        static_cast<double>(phase->stage_ranks());
         }
         peers_ = peers_ || (pool.starts && phase->start.weights == WeightsFrom::peer);
@@ -204,7 +209,7 @@ class ServingScenario final : public ScenarioRun {
     };
 
     [[nodiscard]] const CostModel* device_at(const DeviceSpec& gpu, double clock) {
-        const CostModel* device = &context_.models.device(gpu, scenario_.compute, engine_.software.kernels);
+        const CostModel* device = &context_.models.device(gpu, spec_.compute, engine_.software.kernels);
         if (clock != 1) {
             capped_.push_back(std::make_unique<ScaledDevice>(*device, gpu, clock, 1));
             device = capped_.back().get();
@@ -225,7 +230,7 @@ class ServingScenario final : public ScenarioRun {
         if (stage > 0) {
             host.step.value = host.sequence.value = 0;
         }
-        return {.model = scenario_.model,
+        return {.model = spec_.model,
                 .device = device,
                 .fabric = fabric,
                 .collectives = context_.models.collectives(*pool.node, scenario_.network.collectives),
@@ -242,7 +247,7 @@ class ServingScenario final : public ScenarioRun {
                 .host = host,
                 .step_overhead = stage == 0 ? engine_.step_overhead : 0,
                 .sequence_overhead = stage == 0 ? engine_.sequence_overhead : 0,
-                .layers = stage_layers(scenario_.model.layers, stage, phase->pipeline),
+                .layers = stage_layers(spec_.model.layers, stage, phase->pipeline),
                 .embedding = stage == 0,
                 .head = stage + 1 == phase->pipeline,
                 .adapters = engine_.adapters,
@@ -304,9 +309,9 @@ class ServingScenario final : public ScenarioRun {
         service_.transfer = engine_.transfer;
         service_.first_token = engine_.first_token;
         service_.handover = engine_.handover;
-        service_.layers = static_cast<std::uint32_t>(scenario_.model.layers);
-        service_.cache_token_bytes = cache_bytes_per_token(scenario_.model, engine_.cache, engine_.compression);
-        service_.hidden_bytes = 2 * static_cast<double>(scenario_.model.hidden);  // 16 bits
+        service_.layers = static_cast<std::uint32_t>(spec_.model.layers);
+        service_.cache_token_bytes = cache_bytes_per_token(spec_.model, engine_.cache, engine_.compression);
+        service_.hidden_bytes = 2 * static_cast<double>(spec_.model.hidden);  // 16 bits
         service_.nvme_bandwidth = engine_.nvme_bandwidth;
         service_.gpus_per_node = static_cast<std::uint32_t>(scenario_.cluster.node.gpus);
         service_.fabric =
@@ -321,14 +326,14 @@ class ServingScenario final : public ScenarioRun {
         }
         service_.paths = scenario_.network.path_choice();
         service_.stream_interval = static_cast<std::uint32_t>(engine_.stream_interval);
-        service_.ttft_limit = scenario_.slo.ttft;
-        service_.tpot_limit = scenario_.slo.tpot;
-        service_.tbt_limit = scenario_.slo.tbt;
-        service_.timeout = scenario_.requests.timeout;
-        service_.measure_from = scenario_.measure.from;
-        service_.measure_to = scenario_.measure.to;
+        service_.ttft_limit = spec_.slo.ttft;
+        service_.tpot_limit = spec_.slo.tpot;
+        service_.tbt_limit = spec_.slo.tbt;
+        service_.timeout = spec_.requests.timeout;
+        service_.measure_from = spec_.measure.from;
+        service_.measure_to = spec_.measure.to;
         if (end_ == LoadEnd::time) {
-            service_.load_to = scenario_.measure.to > 0 ? scenario_.measure.to : scenario_.requests.period;
+            service_.load_to = spec_.measure.to > 0 ? spec_.measure.to : spec_.requests.period;
             service_.measure_to = service_.load_to;
         }
         service_.steady = options_.steady;
@@ -345,6 +350,7 @@ class ServingScenario final : public ScenarioRun {
 
     const RunContext context_;
     const Scenario& scenario_;
+    const ServingKind& spec_;
     const EngineSpec& engine_;
     const RunOptions& options_;
     LoadEnd end_;
@@ -373,7 +379,7 @@ bool crosses_nodes(const EngineSpec& engine, std::int64_t gpus_per_node) {
 }
 
 // What of the engine or its faults has an effect by the model, the requests or the cluster.
-void describe_needs(Fields& fields, const Scenario& s) {
+void describe_needs(Fields& fields, const ServingKind& s, const ClusterSpec& cluster) {
     const EngineSpec& engine = s.engine;
     const bool experts = s.model.experts.count > 0;
     constexpr const char* kExperts = "a model with experts";
@@ -406,7 +412,7 @@ void describe_needs(Fields& fields, const Scenario& s) {
                        }),
                  "replicas that load over start.storage, where storage fails");
     fields.needs("faults",
-                 meets(crosses_nodes(engine, s.cluster.node.gpus),
+                 meets(crosses_nodes(engine, cluster.node.gpus),
                        [](FaultKind kind, const std::string& where, Component component) {
                            const bool link = where.rfind("nic", 0) == 0 || component == Component::nic ||
                                              component == Component::link;
@@ -420,28 +426,32 @@ void describe_needs(Fields& fields, const Scenario& s) {
                  "prices of kernels in place of step_cost, where power is capped");
 }
 
-void describe_serving(Fields& fields, Scenario& s) {
+}  // namespace
+
+void ServingKind::describe(Fields& fields, const Scenario& whole) {
     fields.section({"model", "what is served: a preset or its dimensions", true}, kModelPresets,
-                   [&](Fields& inner) { describe(inner, s.model); });
+                   [&](Fields& inner) { orrery::describe(inner, model); });
     fields.section({"engine", "replicas, their plan, scheduler and cache"},
-                   [&](Fields& inner) { describe(inner, s.engine); });
-    fields.section({"requests", "what clients ask for"}, [&](Fields& inner) { describe(inner, s.requests); });
-    fields.section({"slo", "what counts as in time"}, [&](Fields& inner) { describe(inner, s.slo); });
+                   [&](Fields& inner) { orrery::describe(inner, engine); });
+    fields.section({"requests", "what clients ask for"}, [&](Fields& inner) { orrery::describe(inner, requests); });
+    fields.section({"slo", "what counts as in time"}, [&](Fields& inner) { orrery::describe(inner, slo); });
     fields.section({"measure", "the part of the run that is measured"},
-                   [&](Fields& inner) { describe(inner, s.measure); });
-    describe(fields, s.engine.faults);
-    describe_compute(fields, s);
-    describe_needs(fields, s);
+                   [&](Fields& inner) { orrery::describe(inner, measure); });
+    orrery::describe(fields, engine.faults);
+    describe_compute(fields, compute);
+    describe_needs(fields, *this, whole.cluster);
 }
 
-void check_faults_of_service(const YamlNode& root, const Scenario& scenario, std::vector<Diagnostic>& errors) {
+namespace {
+
+void check_faults_of_service(const YamlNode& root, const Scenario& scenario, const ServiceFaults& faults, std::vector<Diagnostic>& errors) {
     const YamlNode* node = root.find("faults");
-    if (node == nullptr || !scenario.engine.faults.given || names_lines_of(errors, root, "cluster") ||
+    if (node == nullptr || !faults.given || names_lines_of(errors, root, "cluster") ||
         names_lines_of(errors, root, "engine")) {
         return;  // places are those of the service
     }
     try {
-        check(*node, scenario.engine.faults, service_shape(scenario), errors);
+        check(*node, faults, service_shape(scenario), errors);
     } catch (const Error&) {
         return;  // said where the cluster is read
     }
@@ -462,9 +472,33 @@ void check_served_model(const YamlNode& root, const ModelSpec& model, std::vecto
     }
 }
 
-void check_serving(const YamlNode& root, const DataDirectory&, Scenario& scenario, std::vector<Diagnostic>& errors) {
-    check_faults_of_service(root, scenario, errors);
-    const MeasureSpec& window = scenario.measure;
+}  // namespace
+
+void ServingKind::keep_marks(const YamlNode& root) {
+    engine_mark = mark_of(root, "engine");
+    requests_mark = mark_of(root, "requests");
+}
+
+std::vector<DeviceSpec*> ServingKind::own_devices() {
+    std::vector<DeviceSpec*> out;
+    for (PhaseSpec* phase : {&engine.mixed, &engine.prefill, &engine.decode}) {
+        if (phase->other_device) {
+            out.push_back(&phase->device);
+        }
+    }
+    return out;
+}
+
+std::vector<std::string> ServingKind::refusals(const FaultReach& reach) const {
+    if (reach.processors || engine.faults.given) {
+        return {"serves: faults of its GPUs, and all where it has some, stand in its own 'faults'"};
+    }
+    return {};
+}
+
+void ServingKind::check(const YamlNode& root, const DataDirectory&, Scenario& whole, std::vector<Diagnostic>& errors) {
+    check_faults_of_service(root, whole, engine.faults, errors);
+    const MeasureSpec& window = measure;
     if (window.to > 0 && window.from >= window.to) {
         const YamlNode* section = root.find("measure");
         const YamlNode* from = section != nullptr ? section->find("from") : nullptr;
@@ -473,55 +507,102 @@ void check_serving(const YamlNode& root, const DataDirectory&, Scenario& scenari
                                                       pretty_quantity(window.from, Dimension::time),
                                                       pretty_quantity(window.to, Dimension::time))));
     }
-    const EngineSpec& engine = scenario.engine;
     const auto check_pool = [&](const std::vector<const char*>& path, const PhaseSpec& phase) {
         if (!phase.group.empty()) {
-            check_group_names(root, path, {phase.group}, scenario, errors);
+            check_group_names(root, path, {phase.group}, whole, errors);
         }
     };
     check_pool({"engine", "group"}, engine.mixed);
     check_pool({"engine", "prefill", "group"}, engine.prefill);
     check_pool({"engine", "decode", "group"}, engine.decode);
-    check_model(root, scenario.model, errors);
-    check_served_model(root, scenario.model, errors);
-    const RequestsSpec& asked = scenario.requests;
+    check_model(root, model, errors);
+    check_served_model(root, model, errors);
     const bool part = root.find("orrery") == nullptr;  // of an algorithm that says itself how many answers a prompt has
-    if (engine.router.make()->needs().sessions && !part && asked.trace.empty() && asked.mix.empty() &&
-        asked.sessions <= 1 && asked.samples <= 1 && asked.turns <= 0 && asked.arrivals != ArrivalKind::closed) {
+    if (engine.router.make()->needs().sessions && !part && requests.trace.empty() && requests.mix.empty() &&
+        requests.sessions <= 1 && requests.samples <= 1 && requests.turns <= 0 && requests.arrivals != ArrivalKind::closed) {
         errors.push_back(mark_of(root, "engine.router")
                              .error("'engine.router' has no effect without requests of several sessions ('sessions', "
-                                    "'turns', 'samples', a 'mix' or a trace): one replica would have all"));
+                                    "'turns', 'samples', a 'mix' or a trace): one replica would have all",
+                                    ErrorCode::no_effect));
     }
-    for (const std::string& problem : problems_of(scenario.requests)) {
-        errors.push_back(scenario.requests_mark.error(problem));
+    for (const std::string& problem : problems_of(requests)) {
+        errors.push_back(requests_mark.error(problem));
     }
-    for (const std::string& problem : problems_of(scenario.engine, scenario.requests, scenario.model)) {
-        errors.push_back(scenario.engine_mark.error(problem));
+    for (const std::string& problem : problems_of(engine, requests, model)) {
+        errors.push_back(engine_mark.error(problem));
     }
 }
 
-}  // namespace
+// Tokens of generated requests, on average; 0 of a trace.
+static double mean_tokens(const RequestsSpec& requests, const LengthSpec& lengths, LengthSpec ClientSpec::*own) {
+    const auto mean = [](const LengthSpec& one) { return std::min(one.mean, static_cast<double>(one.most)); };
+    if (!requests.trace.empty()) {
+        return 0;
+    }
+    double tokens = 0;
+    double shares = 0;
+    for (const ClientSpec& client : requests.mix) {
+        tokens += client.share * mean(client.*own);
+        shares += client.share;
+    }
+    return requests.mix.empty() ? mean(lengths) : tokens / shares;
+}
+
+// Sequences that a replica can decode at a time, where they wait for it.
+static double widest_batch(const Scenario& whole, const ServingKind& s, double tokens) {
+    const PhaseSpec& phase = s.engine.split ? s.engine.decode : s.engine.mixed;
+    double most = static_cast<double>(phase.scheduler.max_sequences);
+    if (!s.engine.has_step_cost) {
+        try {
+            const DeviceSpec& device = phase.other_device ? phase.device : whole.cluster.node.gpu;
+            check(phase, s.model);
+            const EngineLimits limits = limits_of(s.engine, phase, s.model, device);
+            most = std::min(most, static_cast<double>(limits.blocks) * limits.block / std::max(1.0, tokens));
+        } catch (const InfeasibleError&) {
+            // The run says what does not fit.
+        }
+    }
+    return std::max(1.0, most);
+}
+
+RunCost ServingKind::cost(const Scenario& s) const {
+    constexpr double kGenerated = 20'000;  // until the steady state is known: a few thousand to 200,000
+    const double all = requests.trace.empty() ? kGenerated : size_of(s.file(requests.trace)) / kBytesPerLine;
+    const double count = requests.count > 0 ? static_cast<double>(requests.count) : all * requests.sample;
+    RunCost out = cost_of(count, kRequest, "requests");
+    const double each = mean_tokens(requests, requests.output, &ClientSpec::output);
+    // On average a sequence has half of its output in the cache.
+    const double batch = std::min(count, widest_batch(s, *this, each / 2));
+    const double decoding = count * each * (kToken + kIteration / batch);
+    if (decoding > out.seconds) {
+        out.what += fmt::format(" of {:.2g} output tokens each", each);
+    }
+    out.seconds += decoding;
+    if (s.network.by_packet() && engine.split && !engine.same_devices) {
+        const double prompt = mean_tokens(requests, requests.prompt, &ClientSpec::prompt);
+        const double cached = prompt * cache_bytes_per_token(model, engine.cache, engine.compression);
+        const RunCost transfers = cost_of(kHops * count * cached / s.network.packets.mtu, kPacketHop, "packet-hops");
+        out.seconds += transfers.seconds;
+        out.what += ", " + transfers.what;
+    }
+    return out;
+}
+
+std::unique_ptr<ScenarioRun> ServingKind::prepare(const RunContext& context) const {
+    return std::make_unique<ServingWork>(context);
+}
 
 static constexpr const char* kServingCards[] = {"requests_per_s", "output_tokens_per_s",         "slo_attainment",
                                                 "goodput_rps",    "cost_per_million_tokens_usd", "energy_per_token_j",
                                                 "busy_fraction",  "cache_peak_fraction"};
 
-const KindRow kServingKind = {
+const KindRow ServingKind::kRow = {
     .name = "serving",
     .headline = "e2e_s.mean",
     .cards = kServingCards,
-    .nodes = true,
-    .messages = false,
-    .kernels = true,
-    .requests = true,
     .drawing = TimelineDrawing::none,
     .network = {.library = true, .sends = true},
-    .cost = cost_of_serving,
-    .describe = describe_serving,
-    .check = check_serving,
-    .prepare = [](const RunContext& context) -> std::unique_ptr<ScenarioRun> {
-        return std::make_unique<ServingScenario>(context);
-    },
+    .make = make_kind<ServingKind>,
 };
 
 }  // namespace orrery::inline driver

@@ -1,13 +1,15 @@
 // kind: training. One iteration of a model under a plan.
 
-#include "tools/driver/completion_times.hpp"
+#include "tools/driver/kinds/training.hpp"
+
 #include "tools/driver/given_faults.hpp"
 #include "tools/driver/group_names.hpp"
-#include "tools/driver/interval.hpp"
-#include "tools/driver/kind.hpp"
+#include "tools/driver/kinds/completion_times.hpp"
+#include "tools/driver/kinds/interval.hpp"
+#include "tools/driver/kinds/training_faults.hpp"
+#include "tools/driver/kinds/training_input.hpp"
+#include "tools/driver/kinds/training_messages.hpp"
 #include "tools/driver/scenario_checks.hpp"
-#include "tools/driver/training_faults.hpp"
-#include "tools/driver/training_messages.hpp"
 
 #include "sim/config/given.hpp"
 #include "sim/device/power.hpp"
@@ -22,6 +24,11 @@
 namespace orrery::inline driver {
 
 namespace {
+
+constexpr UnitPrice kCopied = {1.5e-7, 10};       // of an iteration whose ranks do the same: copies of one of each stage
+constexpr UnitPrice kCampaignStep = {3e-7, 0};    // a fault, or a stretch of training with its checkpoint
+constexpr UnitPrice kSlowState = {1.2e-4, 1200};  // of an iteration that a campaign prepares, and whose time it keeps
+constexpr double kTasksPerPass = 8;               // of a pipeline stage: compute, its transfers and what they wait for
 
 // How many GPUs of each device a run has.
 std::vector<std::pair<const DeviceSpec*, double>> devices_of(const TrainingInput& input) {
@@ -41,7 +48,7 @@ std::vector<std::pair<const DeviceSpec*, double>> devices_of(const TrainingInput
     return out;
 }
 
-void add_training_metrics(const Scenario& s, const TrainingInput& input, const TrainingResult& result, Summary& out) {
+void add_training_metrics(const TrainingKind& s, const TrainingInput& input, const TrainingResult& result, Summary& out) {
     const auto gpus = static_cast<double>(s.plan.ranks());
     const double tokens = result.documents
                               ? result.documents->tokens
@@ -184,9 +191,9 @@ void add_power_swing(const Scenario& s, const TrainingRun& run, const TrainingIn
     out.add("power_swing_fraction", (peak - trough) / peak, "1");
 }
 
-class TrainingScenario final : public ScenarioRun {
+class TrainingWork final : public ScenarioRun {
   public:
-    explicit TrainingScenario(const RunContext& context)
+    explicit TrainingWork(const RunContext& context)
         : scenario_(context.scenario),
           options_(context.options),
           simulation_(context.simulation),
@@ -218,7 +225,7 @@ class TrainingScenario final : public ScenarioRun {
         constexpr std::uint32_t kDrawnRanks = 64;
         TrainingResult result = run_.result(options_.timeline ? kDrawnRanks : 0);
         out.seconds = result.iteration_s;
-        add_training_metrics(scenario_, input_, result, out.summary);
+        add_training_metrics(scenario_.as<TrainingKind>(), input_, result, out.summary);
         add_power_swing(scenario_, run_, input_, out.summary);
         const double width = iteration_width(scenario_, result, input_.device);
         for (const char* name : {"iteration_time_s", "tokens_per_s", "tflops_per_gpu", "mfu", "hfu"}) {
@@ -230,7 +237,7 @@ class TrainingScenario final : public ScenarioRun {
         }
         add_messages(out);
         out.timeline = std::move(result.timeline);
-        if (scenario_.faults.campaign) {
+        if (faults_of(scenario_).campaign) {
             add_campaign(scenario_, input_, result, options_.campaigns, out);
         }
         out.training = std::move(result);
@@ -267,24 +274,28 @@ class TrainingScenario final : public ScenarioRun {
     TrainingRun run_;
 };
 
-void describe_training(Fields& fields, Scenario& s) {
+}  // namespace
+
+void TrainingKind::describe(Fields& fields, const Scenario&) {
     fields.section({"model", "what is trained: a preset or its dimensions", true}, kModelPresets,
-                   [&](Fields& inner) { describe(inner, s.model); });
+                   [&](Fields& inner) { orrery::describe(inner, model); });
     fields.section({"plan", "how it is spread over the cluster", true},
-                   [&](Fields& inner) { describe(inner, s.plan); });
+                   [&](Fields& inner) { orrery::describe(inner, plan); });
     fields.section({"software", "the generation of training software (default: megatron-core-2024)"}, kSoftwarePresets,
-                   [&](Fields& inner) { describe(inner, s.software); });
-    describe_compute(fields, s);
-    describe(fields, s.faults);
+                   [&](Fields& inner) { orrery::describe(inner, software); });
+    describe_compute(fields, compute);
+    orrery::describe(fields, faults);
     fields.needs("software.scan_efficiency",
-                 s.software.scan_efficiency.how != kGivenInScenario || s.model.layers_with(LayerPart::state_space) > 0,
+                 software.scan_efficiency.how != kGivenInScenario || model.layers_with(LayerPart::state_space) > 0,
                  "a model with state-space layers");
     for (const char* key :
          {"expert", "expert_tensor", "dispatch", "dispatch_precision", "combine_precision", "capacity", "pad",
           "shadowed", "expert_pieces", "router_exponent", "router_loads", "overlap.experts"}) {
-        fields.needs(fmt::format("plan.{}", key), s.model.experts.count > 0, "a model with experts");
+        fields.needs(fmt::format("plan.{}", key), model.experts.count > 0, "a model with experts");
     }
 }
+
+namespace {
 
 // A job on groups that shrinks counts what is left of each: machines from outside of it are of no group.
 void refuse_outsiders(const YamlNode& root, const RecoverySpec& recovery, std::vector<Diagnostic>& errors) {
@@ -306,7 +317,7 @@ void refuse_outsiders(const YamlNode& root, const RecoverySpec& recovery, std::v
 }
 
 // Launches one by one leave nothing to overlap, and no graphs to replay.
-void check_blocking_launches(const YamlNode& root, const Scenario& scenario, std::vector<Diagnostic>& errors) {
+void check_blocking_launches(const YamlNode& root, const TrainingKind& scenario, std::vector<Diagnostic>& errors) {
     if (!scenario.software.blocking_launches) {
         return;
     }
@@ -320,63 +331,130 @@ void check_blocking_launches(const YamlNode& root, const Scenario& scenario, std
     }
 }
 
-void check_training(const YamlNode& root, const DataDirectory& data, Scenario& scenario,
-                    std::vector<Diagnostic>& errors) {
+}  // namespace
+
+void TrainingKind::keep_marks(const YamlNode& root) {
+    plan_mark = mark_of(root, "plan");
+}
+
+std::vector<std::string> TrainingKind::refusals(const FaultReach& reach) const {
+    std::vector<std::string> out;
+    if (reach.links && plan.replica_ranks() > reach.gpus) {
+        out.push_back(fmt::format("has tensor x context {} on nodes of {} GPUs: what these exchange is priced before the "
+                                  "run, where no link can fail",
+                                  plan.replica_ranks(), reach.gpus));
+    }
+    if (reach.links && plan.experts.expert * plan.expert_tensor() > reach.gpus) {
+        out.emplace_back(
+            "spreads its experts over nodes: their exchanges are priced before the run, where no link can fail");
+    }
+    return out;
+}
+
+void TrainingKind::check(const YamlNode& root, const DataDirectory& data, Scenario& whole,
+                         std::vector<Diagnostic>& errors) {
     constexpr const char* kDefaultSoftware = "megatron-core-2024";
     const YamlNode* given = root.find("software");
     if (given == nullptr || given->kind == YamlNode::Kind::null) {
         read_fields(*data.preset(kSoftwarePresets, kDefaultSoftware), data, errors,
-                    [&](Fields& fields) { describe(fields, scenario.software); });
+                    [&](Fields& fields) { orrery::describe(fields, software); });
     }
-    const AttentionKernel asked = scenario.plan.asked_attention;
-    scenario.plan.attention = asked == AttentionKernel::software ? scenario.software.attention : asked;
-    if (scenario.model.hybrid() && scenario.model.layers_with(LayerPart::state_space) > 0 &&
-        scenario.software.scan_efficiency.value == 0) {
-        scenario.software.scan_efficiency = usual_scan_efficiency();
+    const AttentionKernel asked = plan.asked_attention;
+    plan.attention = asked == AttentionKernel::software ? software.attention : asked;
+    if (model.hybrid() && model.layers_with(LayerPart::state_space) > 0 &&
+        software.scan_efficiency.value == 0) {
+        software.scan_efficiency = usual_scan_efficiency();
     }
-    for (const std::string& problem : apply_signatures(scenario.plan)) {
-        errors.push_back(scenario.plan_mark.error(problem));
+    for (const std::string& problem : apply_signatures(plan)) {
+        errors.push_back(plan_mark.error(problem));
     }
-    check_group_names(root, {"plan", "groups"}, names_in(scenario.plan.groups), scenario, errors);
-    check_model(root, scenario.model, errors);
-    check_blocking_launches(root, scenario, errors);
-    check_faults(root, scenario, errors);
-    if (scenario.faults.campaign && !takes_standbys(scenario)) {
-        refuse_outsiders(root, scenario.faults.recovery, errors);
+    check_group_names(root, {"plan", "groups"}, names_in(plan.groups), whole, errors);
+    check_model(root, model, errors);
+    check_blocking_launches(root, *this, errors);
+    check_faults(root, whole, errors);
+    if (faults.campaign && !takes_standbys(whole)) {
+        refuse_outsiders(root, faults.recovery, errors);
     }
-    if (scenario.cluster.mixed && scenario.plan.documents.given) {
-        errors.push_back(scenario.plan_mark.error(
+    if (whole.cluster.mixed && plan.documents.given) {
+        errors.push_back(plan_mark.error(
             "documents on a cluster of groups are not simulated: replicas differ by what they hold alone"));
     }
-    if (scenario.plan.zeroth_order.given && scenario.faults.campaign) {
-        errors.push_back(scenario.plan_mark.error(
+    if (plan.zeroth_order.given && faults.campaign) {
+        errors.push_back(plan_mark.error(
             "'faults' of zeroth_order steps are not simulated: their checkpoints have no states of an optimizer"));
     }
 }
 
-}  // namespace
+static double strikes_per_second(const ProcessSpec& process, const JobShape& shape) {
+    return shape.count(process.component) / process.mtbf_s * (1 + process.bad_share * (process.bad_factor - 1));
+}
+
+// How often so many components are slow at once that an iteration with just these is simulated.
+static double slow_states(const Scenario& s, const FaultsSpec& faults) {
+    const JobShape shape = job_shape(s);
+    double rate = 0;
+    double at_once = 0;
+    for (const ProcessSpec& process : faults.processes) {
+        if (process.factor < 1 && process.lasts_s > 0) {
+            const double own = strikes_per_second(process, shape);
+            rate += own;
+            at_once += own * process.lasts_s;
+        }
+    }
+    return static_cast<double>(faults.runs) * faults.duration_s * rate * std::min(1.0, at_once);
+}
+
+static RunCost cost_of_campaign(const Scenario& s, const FaultsSpec& faults) {
+    constexpr double kStall = 60;  // s, where the interval depends on it
+    const JobShape shape = job_shape(s);
+    double rate = 0;
+    for (const ProcessSpec& process : faults.processes) {
+        rate += strikes_per_second(process, shape);
+    }
+    const double stops = interruption_rate(faults, shape);
+    if (const auto interval = faults.checkpoint.interval.make(); stops > 0 || !interval->needs_mtbf()) {
+        rate += 2 / std::max(1e-3, interval->seconds(kStall, 1 / std::max(stops, 1e-12)));
+    }
+    const double length =
+        faults.work_s > 0 ? std::min(faults.duration_s, 10 * faults.work_s) : faults.duration_s;
+    return cost_of(static_cast<double>(faults.runs) * length * rate, kCampaignStep, "steps of campaigns");
+}
+
+RunCost TrainingKind::cost(const Scenario& s) const {
+    const double chunks = static_cast<double>(plan.chunks);
+    const bool by_layer = plan.zero == 3 || (plan.zero == 2 && plan.pipeline == 1);
+    const double parts = by_layer ? static_cast<double>(model.layers) / static_cast<double>(plan.pipeline) : chunks;
+    const bool folds = s.network.fold && !s.network.by_packet();
+    const double ranks = static_cast<double>(folds ? plan.pipeline : plan.ranks());
+    const bool alike = !faults.given && !plan.documents.given && !plan.offload.given;
+    RunCost out = cost_of(2 * static_cast<double>(plan.micro_batches()) * parts * ranks * kTasksPerPass,
+                          alike ? kCopied : kTask, "operations");
+    if (faults.campaign) {
+        const RunCost campaign = cost_of_campaign(s, faults);
+        const RunCost anew = out;
+        const double states = slow_states(s, faults);
+        out.seconds += campaign.seconds + states * (anew.seconds + kSlowState.seconds);
+        out.bytes += states * kSlowState.bytes;
+        out.what += ", " + campaign.what;
+    }
+    return out;
+}
+
+std::unique_ptr<ScenarioRun> TrainingKind::prepare(const RunContext& context) const {
+    return std::make_unique<TrainingWork>(context);
+}
 
 static constexpr const char* kTrainingCards[] = {"iteration_time_s", "tokens_per_s",           "mfu",
                                                  "tflops_per_gpu",   "memory_per_gpu_gib",     "goodput_fraction",
                                                  "bubble_fraction",  "exposed_communication_s"};
 
-const KindRow kTrainingKind = {
+const KindRow TrainingKind::kRow = {
     .name = "training",
     .headline = "iteration_time_s",
     .cards = kTrainingCards,
-    .nodes = true,
-    .messages = false,
-    .kernels = true,
-    .requests = false,
-    .plans = true,
     .drawing = TimelineDrawing::ranks,
     .network = {.library = true, .folds = true, .collectives = true, .sends = true, .flows = true},
-    .cost = cost_of_training,
-    .describe = describe_training,
-    .check = check_training,
-    .prepare = [](const RunContext& context) -> std::unique_ptr<ScenarioRun> {
-        return std::make_unique<TrainingScenario>(context);
-    },
+    .make = make_kind<TrainingKind>,
 };
 
 }  // namespace orrery::inline driver

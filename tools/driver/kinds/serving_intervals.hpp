@@ -19,6 +19,7 @@
 #include "sim/device/cost_model.hpp"
 #include "sim/record/summary.hpp"
 #include "tools/driver/scenario.hpp"
+#include "workloads/serving/spec.hpp"
 #include "workloads/serving/metrics/outcome.hpp"
 
 namespace orrery::inline driver {

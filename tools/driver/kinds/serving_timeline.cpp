@@ -1,4 +1,4 @@
-#include "tools/driver/serving_timeline.hpp"
+#include "tools/driver/kinds/serving_timeline.hpp"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,7 @@
-#include "tools/driver/campaign_summary.hpp"
+#include "tools/driver/kinds/campaign_summary.hpp"
 
 #include "sim/device/power.hpp"
+#include "tools/driver/kinds/training.hpp"
 
 #include <fmt/format.h>
 
@@ -88,11 +89,11 @@ void add_rounds(const Scenario& scenario, const std::vector<RoundsPlayed>& round
         return;
     }
     add("round_time_s", "s", &RoundsPlayed::round_s);
-    if (const CodingSpec& coding = scenario.faults.coding; coding.given()) {
+    if (const CodingSpec& coding = scenario.as<TrainingKind>().faults.coding; coding.given()) {
         const auto code = coding.code.make();
         add("late_replicas", "replicas", &RoundsPlayed::late);
         add("waiting_rounds_fraction", "1", &RoundsPlayed::waited);
-        out.add("coding_load", code->load(scenario.plan.data), "1");
+        out.add("coding_load", code->load(scenario.as<TrainingKind>().plan.data), "1");
         out.add("coding_delay", static_cast<double>(code->delay()), "rounds");
     }
 }
@@ -103,7 +104,7 @@ void add_energy(const Scenario& scenario, const std::vector<CampaignResult>& run
         return;
     }
     double idle =
-        scenario.cluster.mixed ? 0 : idle_power(scenario.cluster.node.gpu) * static_cast<double>(scenario.plan.ranks());
+        scenario.cluster.mixed ? 0 : idle_power(scenario.cluster.node.gpu) * static_cast<double>(scenario.as<TrainingKind>().plan.ranks());
     for (const GroupSpec& group : scenario.cluster.groups) {
         idle += idle_power(group.node.gpu) * static_cast<double>(group.nodes * group.node.gpus);
     }

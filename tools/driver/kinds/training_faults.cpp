@@ -1,8 +1,10 @@
-#include "tools/driver/training_faults.hpp"
+#include "tools/driver/kinds/training_faults.hpp"
 
 #include "models/scaled_device.hpp"
-#include "tools/driver/campaign_summary.hpp"
 #include "tools/driver/group_names.hpp"
+#include "tools/driver/kinds/campaign_summary.hpp"
+#include "tools/driver/kinds/training.hpp"
+#include "tools/driver/kinds/training_input.hpp"
 #include "tools/driver/scenario_checks.hpp"
 #include "workloads/training/node_memories.hpp"
 
@@ -31,7 +33,7 @@ unsigned campaign_threads() {
 
 // Of the vocabulary, in the whole model.
 double tables_of(const Scenario& s) {
-    return s.model.tied_embeddings ? 1 : 2;
+    return s.as<TrainingKind>().model.tied_embeddings ? 1 : 2;
 }
 
 // What of an iteration goes with the load of a replica, and what with the gradients that it sends.
@@ -65,21 +67,21 @@ std::map<std::uint32_t, std::uint32_t> ranks_by_gpu(const TrainingInput& input) 
 class TrainingJob final : public JobModel {
   public:
     TrainingJob(const Scenario& scenario, const TrainingInput& input, const TrainingResult& result)
-        : scenario_(scenario), input_(input), shape_(job_shape(scenario)), set_(folding_set(input)) {
+        : scenario_(scenario), training_(scenario.as<TrainingKind>()), input_(input), shape_(job_shape(scenario)), set_(folding_set(input)) {
         if (!input.groups.empty()) {
             rank_of_ = ranks_by_gpu(input);
             list_places();
         }
         times_[key({shape_.nodes, {}, 0})] = result.iteration_s;
         constexpr std::int64_t kRuns = 100;  // more change the mean of rounds by less than anybody can see
-        for (std::int64_t run = 0; has_rounds() && run < std::min(kRuns, scenario.faults.runs); ++run) {
+        for (std::int64_t run = 0; has_rounds() && run < std::min(kRuns, scenario.as<TrainingKind>().faults.runs); ++run) {
             rounds_.push_back(play(input.plan, parts_of(result), scenario.seed + run));
         }
     }
 
     // Replicas that are slow for single iterations, or a code against them.
     [[nodiscard]] bool has_rounds() const {
-        return scenario_.faults.stragglers.given || scenario_.faults.coding.given();
+        return training_.faults.stragglers.given || training_.faults.coding.given();
     }
     [[nodiscard]] const std::vector<RoundsPlayed>& rounds() const { return rounds_; }
 
@@ -116,12 +118,12 @@ class TrainingJob final : public JobModel {
     CheckpointSetting checkpoint() const override {
         CheckpointSetting out;
         out.bytes = checkpoint_bytes(scenario_);
-        if (scenario_.plan.adapters.given) {
-            out.frozen = frozen_bytes(scenario_.model, scenario_.plan.adapters,
-                                      static_cast<double>(scenario_.model.layers), tables_of(scenario_));
+        if (training_.plan.adapters.given) {
+            out.frozen = frozen_bytes(training_.model, training_.plan.adapters,
+                                      static_cast<double>(training_.model.layers), tables_of(scenario_));
         }
         // A frozen encoder is not written again, and read where a node starts.
-        out.frozen += 2 * (scenario_.model.encoder_parameters() - scenario_.model.trained_encoder_parameters());
+        out.frozen += 2 * (training_.model.encoder_parameters() - training_.model.trained_encoder_parameters());
         out.nodes = shape_.nodes;
         out.gpus_per_node = shape_.gpus_per_node;
         const FabricShape& fabric = input_.fabric.shape();
@@ -131,7 +133,7 @@ class TrainingJob final : public JobModel {
             out.pcie = group.pcie_bandwidth > 0 ? std::min(out.pcie, group.pcie_bandwidth) : out.pcie;
             out.nic = std::min(out.nic, group.nic_bandwidth * group.nics);
         }
-        out.storage = scenario_.faults.checkpoint.storage;
+        out.storage = training_.faults.checkpoint.storage;
         return out;
     }
 
@@ -139,7 +141,7 @@ class TrainingJob final : public JobModel {
 
   private:
     [[nodiscard]] RoundsPlayed play(const PlanSpec& plan, const RoundParts& parts, std::int64_t seed) const {
-        return play_rounds(scenario_.faults.stragglers, scenario_.faults.coding, plan.data, parts,
+        return play_rounds(training_.faults.stragglers, training_.faults.coding, plan.data, parts,
                            static_cast<std::uint64_t>(seed));
     }
 
@@ -193,7 +195,7 @@ class TrainingJob final : public JobModel {
 
     [[nodiscard]] std::unique_ptr<Layout> lay_out(const std::vector<std::uint32_t>& left) const {
         Scenario shrunk = scenario_;
-        PlanSpec& plan = shrunk.plan;
+        PlanSpec& plan = shrunk.as<TrainingKind>().plan;
         const std::int64_t per_replica = plan.ranks() / plan.data;
         const std::int64_t gpus = std::accumulate(left.begin(), left.end(), std::int64_t{0}) * shape_.gpus_per_node;
         for (plan.data = std::min(plan.data, gpus / per_replica); plan.data > 0; --plan.data) {
@@ -498,6 +500,7 @@ class TrainingJob final : public JobModel {
     }
 
     const Scenario& scenario_;
+    const TrainingKind& training_;
     const TrainingInput& input_;
     JobShape shape_;
     std::uint32_t set_;  ///< replicas in a set of which one stands for all
@@ -556,16 +559,17 @@ CampaignOutcome run_variant(const CampaignVariant& variant, const JobShape& shap
 }  // namespace
 
 double checkpoint_bytes(const Scenario& s) {
-    if (s.faults.checkpoint.size > 0) {
-        return s.faults.checkpoint.size;
+    const auto& training = s.as<TrainingKind>();
+    if (training.faults.checkpoint.size > 0) {
+        return training.faults.checkpoint.size;
     }
-    if (s.plan.adapters.given) {
-        return kBytesPerParameter * trained_parameters(s.model, s.plan);
+    if (training.plan.adapters.given) {
+        return kBytesPerParameter * trained_parameters(training.model, training.plan);
     }
-    const double layers = s.model.hybrid() ? s.model.hybrid_parameters()
-                                           : static_cast<double>(s.model.layers) * s.model.layer_parameters();
+    const double layers = training.model.hybrid() ? training.model.hybrid_parameters()
+                                           : static_cast<double>(training.model.layers) * training.model.layer_parameters();
     const double parameters =
-        layers + tables_of(s) * s.model.embedding_parameters() + s.model.trained_encoder_parameters();
+        layers + tables_of(s) * training.model.embedding_parameters() + training.model.trained_encoder_parameters();
     return kBytesPerParameter * parameters;
 }
 
@@ -593,7 +597,7 @@ JobShape job_shape(const Scenario& scenario) {
     JobShape out;
     out.gpus_per_node = shape.gpus_per_node;
     out.nics_per_node = std::max(1U, shape.nics_per_node);
-    out.nodes = static_cast<std::uint32_t>((scenario.plan.ranks() + shape.gpus_per_node - 1) / shape.gpus_per_node);
+    out.nodes = static_cast<std::uint32_t>((scenario.as<TrainingKind>().plan.ranks() + shape.gpus_per_node - 1) / shape.gpus_per_node);
     if (fabric.as_tree() != nullptr && shape.nodes > 1) {
         out.nodes_per_leaf = shape.nodes_per_leaf;
         out.rails = std::max(1U, shape.rails);
@@ -604,29 +608,30 @@ JobShape job_shape(const Scenario& scenario) {
 }
 
 void check_faults(const YamlNode& root, const Scenario& scenario, std::vector<Diagnostic>& errors) {
+    const auto& training = scenario.as<TrainingKind>();
     const YamlNode* node = root.find("faults");
-    if (!scenario.faults.campaign || node == nullptr || node->kind != YamlNode::Kind::map) {
+    if (!training.faults.campaign || node == nullptr || node->kind != YamlNode::Kind::map) {
         return;
     }
     if (const YamlNode* kind = node->find("kind"); kind != nullptr && kind->scalar == "none") {
         errors.push_back(kind->mark.error("'none' has no parameters: leave 'kind' out, or all of the others"));
     }
-    const FaultsSpec& faults = scenario.faults;
+    const FaultsSpec& faults = training.faults;
     const auto refuse = [&](const char* section, const char* text) {
         errors.push_back((node->find(section) != nullptr ? node->find(section) : node)->mark.error(text));
     };
     if (faults.coding.given() && faults.recovery.shrinks) {
         refuse("coding", "'coding' of a job that 'shrinks' is not simulated: a code is made for a number of replicas");
     }
-    if ((faults.stragglers.given || faults.coding.given()) && scenario.plan.outer.given) {
+    if ((faults.stragglers.given || faults.coding.given()) && training.plan.outer.given) {
         refuse(faults.coding.given() ? "coding" : "stragglers",
                "replicas that are slow for single iterations are not simulated with 'plan.outer': its workers do not "
                "wait for each other in every step");
     }
-    if (names_lines_of(errors, root, "cluster") || names_lines_of(errors, root, "plan") || scenario.plan.ranks() <= 0) {
+    if (names_lines_of(errors, root, "cluster") || names_lines_of(errors, root, "plan") || training.plan.ranks() <= 0) {
         return;  // what the job has is not known
     }
-    check(*node, faults.stragglers, faults.coding, scenario.plan.data, errors);
+    check(*node, faults.stragglers, faults.coding, training.plan.data, errors);
     try {
         check(*node, faults, job_shape(scenario), errors);
     } catch (const Error&) {
@@ -638,7 +643,7 @@ void add_campaign(const Scenario& scenario, const TrainingInput& input, const Tr
                   const std::vector<CampaignVariant>& variants, RunOutput& out) {
     TrainingJob job(scenario, input, result);
     const JobShape shape = job_shape(scenario);
-    const FaultsSpec& faults = scenario.faults;
+    const FaultsSpec& faults = scenario.as<TrainingKind>().faults;
     std::vector<TimedFault> trace;
     if (!faults.trace.empty()) {
         trace = read_fault_trace(scenario.file(faults.trace), shape);

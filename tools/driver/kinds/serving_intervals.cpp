@@ -1,9 +1,10 @@
-#include "tools/driver/serving_intervals.hpp"
+#include "tools/driver/kinds/serving_intervals.hpp"
 
 #include "sim/base/math.hpp"
 #include "sim/config/units.hpp"
 #include "sim/record/batch_means.hpp"
-#include "tools/driver/interval.hpp"
+#include "tools/driver/kinds/interval.hpp"
+#include "tools/driver/kinds/serving.hpp"
 
 #include <fmt/format.h>
 
@@ -108,15 +109,16 @@ double products_spread(const CostModel& device, const ModelSpec& model) {
 }
 
 void add_model_error(const Scenario& scenario, double spread, Summary& summary) {
-    const auto& engine = scenario.engine;
+    const auto& serving = scenario.as<ServingKind>();
+    const auto& engine = serving.engine;
     if (!engine.has_software) {
         return;
     }
     const double beyond = square_beyond(spread);
-    const bool experts = scenario.model.experts.count > 0;
+    const bool experts = serving.model.experts.count > 0;
     const ModelWidths left = widths_of(engine.software, experts);
     const Metric* overloaded = summary.find("overloaded");
-    const ArrivalKind arrivals = scenario.requests.arrivals;
+    const ArrivalKind arrivals = serving.requests.arrivals;
     const bool bound = arrivals == ArrivalKind::closed || arrivals == ArrivalKind::at_once ||
                        (overloaded != nullptr && overloaded->value > 0);
     for (Metric& metric : summary.metrics) {

@@ -1,6 +1,7 @@
-#include "tools/driver/serving_summary.hpp"
+#include "tools/driver/kinds/serving_summary.hpp"
 
 #include "sim/device/power.hpp"
+#include "tools/driver/kinds/serving.hpp"
 
 #include <fmt/format.h>
 
@@ -53,7 +54,7 @@ class Writer {
     Writer(const ServingTotals& totals, const ServiceResult& result, Summary& summary)
         : totals_(totals),
           scenario_(totals.scenario),
-          engine_(totals.scenario.engine),
+          engine_(totals.scenario.as<ServingKind>().engine),
           service_(totals.service),
           in_time_(add_latencies(result, summary)) {
         add_rates(result, summary);
@@ -103,7 +104,7 @@ class Writer {
         };
         summary.add("requests", static_cast<double>(result.requests.size()), "requests");
         summary.add("requests_refused", static_cast<double>(result.refused), "requests");
-        if (scenario_.requests.timeout > 0) {
+        if (scenario_.as<ServingKind>().requests.timeout > 0) {
             summary.add("requests_timed_out", static_cast<double>(result.timed_out), "requests");
         }
         add_faults(result, summary);
@@ -113,7 +114,7 @@ class Writer {
         }
         summary.add("requests_per_s", per_second(result.finished), "1/s");
         summary.add("output_tokens_per_s", per_second(result.output_tokens), "1/s");
-        if (scenario_.slo.ttft > 0 || scenario_.slo.tpot > 0 || scenario_.slo.tbt > 0) {
+        if (scenario_.as<ServingKind>().slo.ttft > 0 || scenario_.as<ServingKind>().slo.tpot > 0 || scenario_.as<ServingKind>().slo.tbt > 0) {
             const auto asked = static_cast<double>(result.requests.size() + result.unserved);
             summary.add("slo_attainment", asked > 0 ? static_cast<double>(in_time_) / asked : kNotMeasured, "1");
             summary.add("goodput_rps", per_second(in_time_), "1/s");

@@ -1,4 +1,4 @@
-#include "tools/driver/completion_times.hpp"
+#include "tools/driver/kinds/completion_times.hpp"
 
 #include "sim/base/error.hpp"
 

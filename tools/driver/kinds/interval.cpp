@@ -1,6 +1,7 @@
-#include "tools/driver/interval.hpp"
+#include "tools/driver/kinds/interval.hpp"
 
 #include "sim/base/math.hpp"
+#include "tools/driver/kinds/training.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -20,11 +21,12 @@ constexpr double kShapes = 8;
 }  // namespace
 
 double parts_spread(const Scenario& scenario, const TrainingResult& result, const CostModel& device) {
-    const double tokens = static_cast<double>(scenario.plan.micro_batch * scenario.model.sequence) /
-                          static_cast<double>(scenario.plan.context);
-    const double width = static_cast<double>(scenario.model.ffn) / static_cast<double>(scenario.plan.tensor);
+    const auto& training = scenario.as<TrainingKind>();
+    const double tokens = static_cast<double>(training.plan.micro_batch * training.model.sequence) /
+                          static_cast<double>(training.plan.context);
+    const double width = static_cast<double>(training.model.ffn) / static_cast<double>(training.plan.tensor);
     const Cost product =
-        device.cost(Gemm{tokens, width, static_cast<double>(scenario.model.hidden), 1, scenario.plan.precision});
+        device.cost(Gemm{tokens, width, static_cast<double>(training.model.hidden), 1, training.plan.precision});
     const double kernels =
         std::sqrt(product.systematic * product.systematic + product.spread * product.spread / kShapes);
     // Shares of the busy time; bubbles are waiting for it.
@@ -57,7 +59,7 @@ double square_beyond(double spread) {
 }
 
 double software_width(const Scenario& scenario) {
-    const SoftwareSpec& software = scenario.software;
+    const SoftwareSpec& software = scenario.as<TrainingKind>().software;
     return software.interval.value > 0 ? software.interval.value : kSoftwareWidth;
 }
 

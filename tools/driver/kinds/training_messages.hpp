@@ -7,7 +7,9 @@
 // Validated by tests/tools/training_flows_test.cpp.
 
 #include "sim/network/packet/statistics.hpp"
+#include "tools/driver/run.hpp"
 #include "tools/driver/scenario.hpp"
+#include "workloads/training/simulate.hpp"
 
 namespace orrery::inline driver {
 

@@ -1,7 +1,9 @@
-#include "tools/driver/training_messages.hpp"
+#include "tools/driver/kinds/training_messages.hpp"
 
 #include "sim/base/error.hpp"
 #include "sim/base/random.hpp"
+#include "tools/driver/run.hpp"
+#include "workloads/training/simulate.hpp"
 
 #include <algorithm>
 #include <cmath>

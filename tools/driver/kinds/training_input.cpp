@@ -1,7 +1,11 @@
 // What a training scenario gives its lowering: the devices of its groups, its ranks' places, and whether they fit each other.
 
+#include "tools/driver/kinds/training_input.hpp"
+
 #include "tools/driver/group_names.hpp"
+#include "tools/driver/kinds/training.hpp"
 #include "tools/driver/scenario.hpp"
+#include "tools/driver/kinds/training_input.hpp"
 #include "workloads/training/offload.hpp"
 
 #include <fmt/format.h>
@@ -18,7 +22,7 @@ static std::vector<std::uint32_t> group_order(const Scenario& scenario, const Fa
         names.push_back(group.name);
     }
     std::vector<std::uint32_t> order;
-    for (const std::string& name : names_in(scenario.plan.groups)) {
+    for (const std::string& name : names_in(scenario.as<TrainingKind>().plan.groups)) {
         order.push_back(static_cast<std::uint32_t>(std::find(names.begin(), names.end(), name) - names.begin()));
         ORRERY_ASSERT(order.back() < names.size());  // reading the scenario checked it
     }
@@ -32,7 +36,7 @@ static std::vector<std::uint32_t> group_order(const Scenario& scenario, const Fa
 
 // Where the ranks of a plan are: on its groups in their order, stage after stage or replica after replica.
 static Placement placed(const Scenario& scenario, const Fabric& fabric, const Placement& placement) {
-    const PlanSpec& plan = scenario.plan;
+    const PlanSpec& plan = scenario.as<TrainingKind>().plan;
     if (plan.groups.empty() && plan.spread == Spread::stages) {
         return placement;
     }
@@ -132,7 +136,7 @@ static void check_expert_groups(const TrainingInput& input) {
 
 std::vector<GroupDevice> node_devices(const Scenario& scenario, ModelCache& models) {
     const auto device_of = [&](const NodeSpec& node) {
-        return GroupDevice{&models.device(node.gpu, scenario.compute), &node.gpu,
+        return GroupDevice{&models.device(node.gpu, scenario.as<TrainingKind>().compute), &node.gpu,
                            &models.collectives(node, scenario.network.collectives),
                            node.has_host ? &node.host : nullptr};
     };
@@ -148,19 +152,21 @@ std::vector<GroupDevice> node_devices(const Scenario& scenario, ModelCache& mode
 
 TrainingInput training_input(const Scenario& scenario, ModelCache& models, const Fabric& fabric,
                              const Placement& placement) {
-    check(scenario.model, scenario.plan, placement.gpus(), scenario.plan_mark);
+    const auto& training = scenario.as<TrainingKind>();
+    check(training.model, training.plan, placement.gpus(), training.plan_mark);
     return training_input(scenario, node_devices(scenario, models), fabric, placement);
 }
 
 TrainingInput training_input(const Scenario& scenario, const std::vector<GroupDevice>& devices, const Fabric& fabric,
                              const Placement& placement) {
-    check(scenario.model, scenario.plan, placement.gpus(), scenario.plan_mark);
+    const auto& training = scenario.as<TrainingKind>();
+    check(training.model, training.plan, placement.gpus(), training.plan_mark);
     const Placement own = placed(scenario, fabric, placement);
     std::string unfit;
     for (const GroupDevice& one : devices) {
-        if (one.gpu->matrix_flops(scenario.plan.precision) <= 0) {
+        if (one.gpu->matrix_flops(training.plan.precision) <= 0) {
             unfit += fmt::format("{}{} has no matrix unit for {}", unfit.empty() ? "" : "; ", one.gpu->name,
-                                 precision_names()[static_cast<std::size_t>(scenario.plan.precision)]);
+                                 precision_names()[static_cast<std::size_t>(training.plan.precision)]);
         }
     }
     if (!unfit.empty()) {
@@ -169,9 +175,9 @@ TrainingInput training_input(const Scenario& scenario, const std::vector<GroupDe
     const bool mixed = !scenario.cluster.groups.empty();
     const GroupDevice& first = devices[mixed ? fabric.group_of(own.gpu(0)) : 0];
     const bool by_packet = scenario.network.by_packet();
-    TrainingInput input{scenario.model,
-                        scenario.plan,
-                        scenario.software,
+    TrainingInput input{training.model,
+                        training.plan,
+                        training.software,
                         *first.device,
                         *first.gpu,
                         fabric,
@@ -184,16 +190,16 @@ TrainingInput training_input(const Scenario& scenario, const std::vector<GroupDe
     if (mixed) {
         input.groups = devices;
     }
-    check_tiers(scenario.plan, hosts_of(input, devices), scenario.plan_mark);
-    input.host = scenario.plan.offload.given ? first.host : nullptr;
+    check_tiers(training.plan, hosts_of(input, devices), training.plan_mark);
+    input.host = training.plan.offload.given ? first.host : nullptr;
     check_groups(input);
     check_expert_groups(input);
-    if (const DocumentsPlan& documents = scenario.plan.documents; documents.given) {
-        const auto tensor = static_cast<std::uint32_t>(scenario.plan.tensor);
+    if (const DocumentsPlan& documents = training.plan.documents; documents.given) {
+        const auto tensor = static_cast<std::uint32_t>(training.plan.tensor);
         input.documents = std::make_shared<const DocumentLayout>(lay_out_documents(
-            scenario.model, scenario.plan,
+            training.model, training.plan,
             documents.trace.empty() ? std::vector<std::int64_t>()
-                                    : read_document_trace(scenario.file(documents.trace), scenario.model.sequence),
+                                    : read_document_trace(scenario.file(documents.trace), training.model.sequence),
             static_cast<std::uint64_t>(scenario.seed), fabric.shape().gpus_per_node / tensor));
     }
     return input;

@@ -1,7 +1,9 @@
 #pragma once
 // Campaigns of kind training: the job that a campaign of workloads/faults asks for, made of iterations as they are simulated.
 
+#include "tools/driver/kinds/training.hpp"
 #include "tools/driver/scenario.hpp"
+#include "workloads/training/simulate.hpp"
 
 namespace orrery::inline driver {
 
@@ -10,7 +12,7 @@ namespace orrery::inline driver {
 
 /// Machines from outside of it may join the job. Not where it shrinks on a cluster of groups: nothing says of which group they are.
 [[nodiscard]] inline bool takes_standbys(const Scenario& scenario) {
-    return !scenario.cluster.mixed || !scenario.faults.recovery.shrinks;
+    return !scenario.cluster.mixed || !scenario.as<TrainingKind>().faults.recovery.shrinks;
 }
 
 /// Bytes of a checkpoint of all that the job needs to go on, each part once: as given, or of its parameters.

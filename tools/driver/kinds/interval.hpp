@@ -20,6 +20,7 @@
 
 #include "sim/device/cost_model.hpp"
 #include "tools/driver/scenario.hpp"
+#include "workloads/training/simulate.hpp"
 
 namespace orrery::inline driver {
 
