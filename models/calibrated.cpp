@@ -10,7 +10,7 @@
 #include <cmath>
 #include <filesystem>
 
-namespace orrery::inline cost {
+namespace orrery::models {
 
 namespace {
 
@@ -335,9 +335,8 @@ Cost Calibrated::cost(const Operation& operation) const {
     const KernelFit::Estimate estimate = fit.estimate(measured, entry->rates);
     double burst = estimate.seconds * longer;
     if (entry->measured) {
-        burst = std::min(
-            burst, longer * most_seconds(fit.seconds(measured, *entry->measured), measured, fit, *entry->measured,
-                                         entry->rates));
+        burst = std::min(burst, longer * most_seconds(fit.seconds(measured, *entry->measured), measured, fit,
+                                                      *entry->measured, entry->rates));
     }
     const auto* gemm = std::get_if<Gemm>(&operation);
     if (gemm != nullptr && point->flops / entry->rates.flops > point->bytes / roofline_.memory_rate()) {
@@ -387,4 +386,4 @@ std::unique_ptr<CostModel> make_calibrated_model(const DeviceSpec& device, const
     return std::make_unique<Calibrated>(device, data, kTransformer, kernels);
 }
 
-}  // namespace orrery::inline cost
+}  // namespace orrery::models

@@ -30,6 +30,7 @@
 
 #include "models/lazy_fit.hpp"
 #include "models/roofline.hpp"
+#include "sim/base/namespaces.hpp"
 #include "sim/device/kernel_sets.hpp"
 #include "sim/device/separate_units.hpp"
 
@@ -37,7 +38,7 @@
 #include <optional>
 #include <string>
 
-namespace orrery::inline cost {
+namespace orrery::models {
 
 /// Share of the time in which matrix products run: 0 for bursts (a kernel now and then, as in a sweep), 1 for a product
 /// held without pause, in between for a mix with streaming kernels.
@@ -90,4 +91,4 @@ class Calibrated final : public CostModel, public SeparateUnits {
 [[nodiscard]] std::unique_ptr<CostModel> make_calibrated_model(const DeviceSpec& device, const DataDirectory& data,
                                                                const KernelSets& kernels = {});
 
-}  // namespace orrery::inline cost
+}  // namespace orrery::models

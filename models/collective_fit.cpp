@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::inline cost {
+namespace orrery::models {
 
 namespace {
 
@@ -230,4 +230,4 @@ std::string format_collective_fit(const CollectiveFit& fit) {
     return out;
 }
 
-}  // namespace orrery::inline cost
+}  // namespace orrery::models

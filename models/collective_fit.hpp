@@ -11,13 +11,14 @@
 // practice, and experience", CCPE 19(13), 2007, section 4 (pipelined trees and rings with optimal block size).
 // Validated by tests/models/collective_fit_test.cpp; `orrery validate collectives` prints errors by system.
 
+#include "sim/base/namespaces.hpp"
 #include "sim/network/collective.hpp"
 
 #include <string>
 #include <string_view>
 #include <vector>
 
-namespace orrery::inline cost {
+namespace orrery::models {
 
 /// One algorithm of a curve: `alpha + bytes x per_byte + gamma x sqrt(bytes)` from `from` bytes on.
 struct CollectivePiece {
@@ -61,4 +62,4 @@ struct CollectiveFit {
 /// The text of a fit; reads back to the same up to the printed digits.
 [[nodiscard]] std::string format_collective_fit(const CollectiveFit& fit);
 
-}  // namespace orrery::inline cost
+}  // namespace orrery::models

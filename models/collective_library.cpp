@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <filesystem>
 
-namespace orrery::inline cost {
+namespace orrery::models {
 
 namespace {
 constexpr const char* kNccl = "nccl";
@@ -155,4 +155,4 @@ std::unique_ptr<CollectiveModel> make_collectives(const std::string& interconnec
     return std::make_unique<MeasuredCollectives>(std::move(fit), library, constants);
 }
 
-}  // namespace orrery::inline cost
+}  // namespace orrery::models

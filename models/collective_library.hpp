@@ -25,7 +25,7 @@
 #include <memory>
 #include <string>
 
-namespace orrery::inline cost {
+namespace orrery::models {
 
 /// Constants of collectives between nodes; see models/data/collectives/between for their fits.
 struct BetweenNodes {
@@ -38,8 +38,8 @@ struct BetweenNodes {
     Sourced<double> ramp;           ///< s a node on the wire until half of that is lost
     bool exchange = false;       ///< two nodes exchange the payload once, by trees, where a ring sends it almost twice
     Sourced<double> efficiency;  ///< of the NICs' rate
-    Sourced<double> ring_latency;  ///< s, a step of those operations that have a ring and no tree
-    Sourced<double> ring_fill;     ///< s per step of theirs: by how much the largest messages are later for the ramp
+    Sourced<double> ring_latency;     ///< s, a step of those operations that have a ring and no tree
+    Sourced<double> ring_fill;        ///< s per step of theirs: by how much the largest messages are later for the ramp
     Sourced<double> send_latency;     ///< s, a point-to-point message
     Sourced<double> send_efficiency;  ///< of one NIC's rate that it reaches
 };
@@ -67,4 +67,4 @@ class MeasuredCollectives final : public CollectiveModel {
                                                                 const std::string& library, const DataDirectory& data,
                                                                 const std::string& between = "infiniband");
 
-}  // namespace orrery::inline cost
+}  // namespace orrery::models

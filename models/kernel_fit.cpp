@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::inline cost {
+namespace orrery::models {
 
 namespace {
 
@@ -209,4 +209,4 @@ KernelFit::Estimate KernelFit::estimate(const KernelPoint& point, const KernelRa
     return {std::max(time, least), spread + wider};
 }
 
-}  // namespace orrery::inline cost
+}  // namespace orrery::models

@@ -19,11 +19,12 @@
 // Validated by `orrery validate compute` (held-back shapes) and tests/models/kernel_fit_test.cpp.
 
 #include "models/kernel_point.hpp"
+#include "sim/base/namespaces.hpp"
 
 #include <cstdint>
 #include <map>
 
-namespace orrery::inline cost {
+namespace orrery::models {
 
 /// What a device brings to a fit.
 struct KernelRates {
@@ -132,4 +133,4 @@ class KernelFit {
 [[nodiscard]] KernelFit parse_fit(const std::string& text, const std::string& name);
 [[nodiscard]] KernelFit load_fit(const std::string& path);
 
-}  // namespace orrery::inline cost
+}  // namespace orrery::models

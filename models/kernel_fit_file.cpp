@@ -11,7 +11,7 @@
 #include <cmath>
 #include <string_view>
 
-namespace orrery::inline cost {
+namespace orrery::models {
 
 namespace {
 
@@ -295,4 +295,4 @@ KernelFit load_fit(const std::string& path) {
     return parse_fit(read_input(path), path);
 }
 
-}  // namespace orrery::inline cost
+}  // namespace orrery::models

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline cost {
+namespace orrery::models {
 
 namespace {
 
@@ -168,4 +168,4 @@ std::optional<KernelPoint> kernel_point(const Operation& operation) {
     return std::visit([](const auto& one) { return point_of(one); }, operation);
 }
 
-}  // namespace orrery::inline cost
+}  // namespace orrery::models

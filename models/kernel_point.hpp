@@ -1,6 +1,7 @@
 #pragma once
 // What a fitted kernel model sees of an operation: its work and its sizes along the axes of the fit.
 
+#include "sim/base/namespaces.hpp"
 #include "sim/device/operation.hpp"
 
 #include <array>
@@ -9,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline cost {
+namespace orrery::models {
 
 /// Kernels with a fit of their own. Order matters: it indexes tables and names.
 enum class KernelKind {
@@ -66,4 +67,4 @@ struct KernelPoint {
 /// The point of an operation, or nothing when no fit can price it (copies, batched products...).
 [[nodiscard]] std::optional<KernelPoint> kernel_point(const Operation& operation);
 
-}  // namespace orrery::inline cost
+}  // namespace orrery::models

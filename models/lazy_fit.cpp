@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace orrery::inline cost {
+namespace orrery::models {
 
 namespace {
 
@@ -49,4 +49,4 @@ const KernelFit& LazyFit::load() const {
     return *fit_;
 }
 
-}  // namespace orrery::inline cost
+}  // namespace orrery::models

@@ -10,7 +10,7 @@
 #include <mutex>
 #include <string>
 
-namespace orrery::inline cost {
+namespace orrery::models {
 
 class LazyFit {
   public:
@@ -36,4 +36,4 @@ class LazyFit {
     mutable std::atomic<const KernelFit*> ready_ = nullptr;
 };
 
-}  // namespace orrery::inline cost
+}  // namespace orrery::models

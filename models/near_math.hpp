@@ -4,10 +4,12 @@
 // Plain IEEE arithmetic like sim/base/math.hpp, so the same bits everywhere; a third of its time, because the residual of a
 // kernel is not known to more than three digits anyway.
 
+#include "sim/base/namespaces.hpp"
+
 #include <bit>
 #include <cstdint>
 
-namespace orrery::inline cost {
+namespace orrery::models {
 
 /// Base-2 logarithm of a positive, finite, normal x; error below 1e-9.
 [[nodiscard]] inline double near_log2(double x) {
@@ -38,4 +40,4 @@ namespace orrery::inline cost {
     return e * std::bit_cast<double>(static_cast<std::uint64_t>(k + 1023) << 52U);
 }
 
-}  // namespace orrery::inline cost
+}  // namespace orrery::models

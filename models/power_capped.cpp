@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline cost {
+namespace orrery::models {
 
 namespace {
 
@@ -70,4 +70,4 @@ bool PowerCapped::runs_beside(const Operation& operation) const {
     return units != nullptr && units->runs_beside(operation);
 }
 
-}  // namespace orrery::inline cost
+}  // namespace orrery::models

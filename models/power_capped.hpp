@@ -10,13 +10,14 @@
 // of many kinds slows those below the limit, too.
 // Validated by tests/models/power_test.cpp; the law of clock and limit on other devices by `orrery validate energy`.
 
+#include "sim/base/namespaces.hpp"
 #include "sim/device/cost_model.hpp"
 #include "sim/device/device_spec.hpp"
 #include "sim/device/separate_units.hpp"
 
 #include <memory>
 
-namespace orrery::inline cost {
+namespace orrery::models {
 
 class PowerCapped final : public CostModel, public SeparateUnits {
   public:
@@ -34,4 +35,4 @@ class PowerCapped final : public CostModel, public SeparateUnits {
     DeviceSpec device_;
 };
 
-}  // namespace orrery::inline cost
+}  // namespace orrery::models

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <type_traits>
 
-namespace orrery::inline cost {
+namespace orrery::models {
 
 namespace {
 constexpr double kPeakInsideTile = 0.92;
@@ -173,4 +173,4 @@ Cost Roofline::cost(const Operation& operation) const {
     return cost;
 }
 
-}  // namespace orrery::inline cost
+}  // namespace orrery::models

@@ -15,9 +15,10 @@
 // less 2 %.
 // Validated by tests/models/cost_model_test.cpp and `orrery validate training`.
 
+#include "sim/base/namespaces.hpp"
 #include "sim/device/cost_model.hpp"
 
-namespace orrery::inline cost {
+namespace orrery::models {
 
 class Roofline final : public CostModel {
   public:
@@ -59,4 +60,4 @@ class Roofline final : public CostModel {
 [[nodiscard]] double flops_of(const Operation& operation);
 [[nodiscard]] double bytes_of(const Operation& operation);
 
-}  // namespace orrery::inline cost
+}  // namespace orrery::models

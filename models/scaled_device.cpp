@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline cost {
+namespace orrery::models {
 
 namespace {
 
@@ -55,4 +55,4 @@ bool ScaledDevice::runs_beside(const Operation& operation) const {
     return units != nullptr && units->runs_beside(operation);
 }
 
-}  // namespace orrery::inline cost
+}  // namespace orrery::models

@@ -7,12 +7,13 @@
 // Limits: a kernel that is bound by neither (launches, small sizes) is taken to scale as well; caches do not change.
 // Validated by tests/tools/explain_test.cpp.
 
+#include "sim/base/namespaces.hpp"
 #include "sim/device/cost_model.hpp"
 #include "sim/device/separate_units.hpp"
 
 #include <memory>
 
-namespace orrery::inline cost {
+namespace orrery::models {
 
 /// `cost` of an operation with arithmetic and memory this much faster.
 [[nodiscard]] Cost scaled(Cost cost, const Operation& operation, const DeviceSpec& device, double arithmetic,
@@ -40,4 +41,4 @@ class ScaledDevice final : public CostModel, public SeparateUnits {
     double arithmetic_, memory_;
 };
 
-}  // namespace orrery::inline cost
+}  // namespace orrery::models

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::inline cost {
+namespace orrery::models {
 
 namespace {
 
@@ -343,4 +343,4 @@ bool UnitModel::runs_beside(const Operation& operation) const {
                                 : in_banks(*attention) && pim_.row_buffers > 1;
 }
 
-}  // namespace orrery::inline cost
+}  // namespace orrery::models

@@ -24,12 +24,13 @@
 // "NeuPIMs", ASPLOS 2024. Vector operations of an element: kSoftmax and kElementwise below.
 // Validated by tests/models/unit_model_test.cpp and `orrery validate devices`.
 
+#include "sim/base/namespaces.hpp"
 #include "sim/config/data_directory.hpp"
 #include "sim/device/cost_model.hpp"
 #include "sim/device/pim_channel.hpp"
 #include "sim/device/separate_units.hpp"
 
-namespace orrery::inline cost {
+namespace orrery::models {
 
 /// What is wrong with parts of this device; empty where nothing is.
 [[nodiscard]] std::vector<std::string> problems_of(const DeviceParts& parts, const DeviceSpec& device);
@@ -82,4 +83,4 @@ class UnitModel final : public CostModel, public SeparateUnits {
     double memory_ = 0;   ///< B/s
 };
 
-}  // namespace orrery::inline cost
+}  // namespace orrery::models

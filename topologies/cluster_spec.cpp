@@ -9,7 +9,7 @@
 #include <map>
 #include <sstream>
 
-namespace orrery {
+namespace orrery::topologies {
 
 void describe(Fields& fields, NodeSpec& node) {
     fields.text({"name", "name of the node type"}, node.name);
@@ -418,4 +418,4 @@ FabricShape shape_of(const ClusterSpec& cluster, const Mark& mark, const YamlNod
     return shape;
 }
 
-}  // namespace orrery
+}  // namespace orrery::topologies

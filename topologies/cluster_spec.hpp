@@ -7,7 +7,7 @@
 #include "sim/device/memory_tier.hpp"
 #include "sim/network/fabric.hpp"
 
-namespace orrery {
+namespace orrery::topologies {
 
 struct NodeSpec {
     std::string name;
@@ -107,4 +107,4 @@ void for_each_node(ClusterSpec& cluster, const std::function<void(NodeSpec&)>& c
 /// The same of a cluster that was read from `tree`, in which errors name the lines of what they are about.
 [[nodiscard]] FabricShape shape_of(const ClusterSpec& cluster, const Mark& mark, const YamlNode* tree);
 
-}  // namespace orrery
+}  // namespace orrery::topologies

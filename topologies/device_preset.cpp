@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline topologies {
+namespace orrery::topologies {
 
 DeviceSpec read_device(const std::string& name, const DataDirectory& data) {
     const std::vector<std::string> names = data.names(kDevicePresets);
@@ -36,4 +36,4 @@ DeviceSpec read_device(const std::string& name, const DataDirectory& data) {
     return spec;
 }
 
-}  // namespace orrery::inline topologies
+}  // namespace orrery::topologies

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace orrery {
+namespace orrery::topologies {
 
 namespace {
 
@@ -50,4 +50,4 @@ GraphReport inspect(const Fabric& fabric) {
     return report;
 }
 
-}  // namespace orrery
+}  // namespace orrery::topologies

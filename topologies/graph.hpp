@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace orrery {
+namespace orrery::topologies {
 
 struct GraphReport {
     std::size_t vertices = 0;
@@ -21,4 +21,4 @@ struct GraphReport {
 /// GPUs do not forward.
 [[nodiscard]] std::vector<std::uint32_t> distances_from(const Fabric& fabric, GpuId from);
 
-}  // namespace orrery
+}  // namespace orrery::topologies

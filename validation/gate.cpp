@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <map>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 namespace {
 
@@ -116,4 +116,4 @@ bool within_limits(const std::vector<Comparison>& suites, const std::string& fil
     return fine;
 }
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

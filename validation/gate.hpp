@@ -6,7 +6,7 @@
 
 #include "sim/config/data_directory.hpp"
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 /// Compares the scores of the suites with the limits of `file` (validation/thresholds.yaml by default), prints what is worse, and
 /// says whether nothing is. A limit is a text such as "<= 6.80 %" or ">= 230". Throws ConfigError for a suite or a score that
@@ -17,4 +17,4 @@ namespace orrery::inline validation {
 /// The file of this installation.
 [[nodiscard]] std::string limits_file(const DataDirectory& data);
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

@@ -8,7 +8,7 @@
 #include <iterator>
 #include <map>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 namespace {
 
@@ -85,4 +85,4 @@ std::string scatter_svg(const std::string& title, const std::vector<ScatterPoint
     return out + "</svg>\n";
 }
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

@@ -1,10 +1,12 @@
 #pragma once
 // Predicted against measured on logarithmic axes, as SVG.
 
+#include "sim/base/namespaces.hpp"
+
 #include <string>
 #include <vector>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 struct ScatterPoint {
     double measured;   ///< s
@@ -43,4 +45,4 @@ struct Comparison {
 /// A self-contained picture with the diagonal, a band of 10 % on each side and a legend of groups.
 [[nodiscard]] std::string scatter_svg(const std::string& title, const std::vector<ScatterPoint>& points);
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

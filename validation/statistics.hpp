@@ -1,11 +1,13 @@
 #pragma once
 // Statistics of prediction errors.
 
+#include "sim/base/namespaces.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 /// Mean absolute, median signed and largest absolute relative error of predictions, in per cent.
 struct ErrorStatistics {
@@ -46,4 +48,4 @@ struct ErrorStatistics {
     return pairs > 0 ? sum / pairs : 0;
 }
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

@@ -6,7 +6,7 @@
 #include "tools/terminal/terminal.hpp"
 #include "validation/scatter.hpp"
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 struct TrainingValidation {
     bool points = false;               ///< print every point
@@ -68,4 +68,4 @@ Comparison validate_energy(const DataDirectory& data, const Terminal& terminal, 
 /// One HTML page of what the suites have compared.
 [[nodiscard]] std::string validation_report(const std::vector<Comparison>& comparisons);
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

@@ -15,7 +15,7 @@
 #include <sstream>
 #include <tuple>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 namespace {
 
@@ -158,9 +158,7 @@ double predicted_seconds(ModelCache& models, const Row& row) {
     // Eight launches of one thread take some 40 us, partly behind what runs: fitted on eight sizes of MI300X (tools/calibration/without_launches.py).
     constexpr double kLaunches = 40e-6;
     constexpr double kBehind = 1.3;  // 1: one after the other; without limit: all of the shorter behind the longer
-    return row.one_process
-               ? std::pow(std::pow(seconds, kBehind) + std::pow(kLaunches, kBehind), 1 / kBehind)
-               : seconds;
+    return row.one_process ? std::pow(std::pow(seconds, kBehind) + std::pow(kLaunches, kBehind), 1 / kBehind) : seconds;
 }
 
 // The further systems: each row that another measurement of the same size contradicts by a tenth counts as disturbed.
@@ -296,4 +294,4 @@ Comparison validate_collectives(ModelCache& models, const Terminal& terminal, bo
     return out;
 }
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

@@ -12,16 +12,18 @@
 
 #include <algorithm>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 int command_validate(const CommandLine& line, const DataDirectory& data) {
     const Terminal terminal = line.terminal();
     const std::string suite = line.arguments.empty() ? "all" : line.arguments[0];
     if (suite != "all" && suite != "training" && suite != "collectives" && suite != "compute" && suite != "devices" &&
         suite != "serving" && suite != "faults" && suite != "energy") {
-        throw ConfigError(fmt::format(
-            "unknown suite '{}'; it is one of compute, training, collectives, devices, serving, faults, energy",
-            suite), ErrorCode::unknown_name);
+        throw ConfigError(
+            fmt::format(
+                "unknown suite '{}'; it is one of compute, training, collectives, devices, serving, faults, energy",
+                suite),
+            ErrorCode::unknown_name);
     }
     const std::vector<std::pair<const char*, std::vector<std::string>>> uses = {
         {"data", {"compute", "collectives", "faults", "serving"}},
@@ -36,7 +38,8 @@ int command_validate(const CommandLine& line, const DataDirectory& data) {
     for (const auto& [option, suites] : uses) {
         if (line.has(option) && suite != "all" && std::find(suites.begin(), suites.end(), suite) == suites.end()) {
             throw ConfigError(fmt::format("--{} belongs to the suite{} {}, not to {}", option,
-                                          suites.size() > 1 ? "s" : "", fmt::join(suites, " and "), suite), ErrorCode::command_line);
+                                          suites.size() > 1 ? "s" : "", fmt::join(suites, " and "), suite),
+                              ErrorCode::command_line);
         }
     }
     if (line.has("kernels") && !line.has("trace")) {
@@ -48,11 +51,13 @@ int command_validate(const CommandLine& line, const DataDirectory& data) {
     }
     if (line.has("trace")) {
         if (suite == "all") {
-            throw ConfigError("--trace belongs to the suite compute: 'orrery validate compute --trace FILE'", ErrorCode::command_line);
+            throw ConfigError("--trace belongs to the suite compute: 'orrery validate compute --trace FILE'",
+                              ErrorCode::command_line);
         }
         for (const char* other : {"fit", "engine", "svg", "report"}) {
             if (line.has(other)) {
-                throw ConfigError(fmt::format("--{} and --trace: a trace is priced, and nothing else", other), ErrorCode::command_line);
+                throw ConfigError(fmt::format("--{} and --trace: a trace is priced, and nothing else", other),
+                                  ErrorCode::command_line);
             }
         }
         validate_trace(data, terminal, line.text("trace"), line.has("kernels") ? line.text("kernels") : "",
@@ -111,4 +116,4 @@ int command_validate(const CommandLine& line, const DataDirectory& data) {
     return within_limits(compared, limits, terminal) ? 0 : 1;
 }
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

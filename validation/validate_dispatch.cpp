@@ -13,7 +13,7 @@
 #include <cmath>
 #include <map>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 namespace {
 
@@ -185,4 +185,4 @@ void validate_dispatch(ModelCache& models, const Terminal& terminal, bool points
                                          {"dispatch_bias", std::abs(statistics_of(all.all).median_bias), "%"}});
 }
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

@@ -9,7 +9,7 @@
 #include <cmath>
 #include <map>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 using namespace report;
 using Json = nlohmann::ordered_json;
@@ -121,4 +121,4 @@ std::string validation_report(const std::vector<Comparison>& comparisons) {
     return page("Validation: " + names, "predictions against what was measured", verdict, blocks);
 }
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

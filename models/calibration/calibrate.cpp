@@ -10,7 +10,7 @@
 #include <cmath>
 #include <map>
 
-namespace orrery::inline cost {
+namespace orrery::models {
 
 namespace {
 
@@ -253,4 +253,4 @@ void judge_sibling(KernelFit& fit, const std::vector<MeasuredPoint>& points, con
     }
 }
 
-}  // namespace orrery::inline cost
+}  // namespace orrery::models

@@ -10,7 +10,7 @@
 #include <limits>
 #include <map>
 
-namespace orrery::inline cost {
+namespace orrery::models {
 
 namespace {
 
@@ -274,4 +274,4 @@ const std::vector<PublicCollectives>& public_collectives() {
     return kTables;
 }
 
-}  // namespace orrery::inline cost
+}  // namespace orrery::models

@@ -7,11 +7,12 @@
 
 #include "models/calibration/profiles.hpp"
 #include "models/collective_fit.hpp"
+#include "sim/base/namespaces.hpp"
 
 #include <string>
 #include <vector>
 
-namespace orrery::inline cost {
+namespace orrery::models {
 
 /// One measured size.
 struct CollectivePoint {
@@ -38,4 +39,4 @@ struct PublicCollectives {
 };
 [[nodiscard]] const std::vector<PublicCollectives>& public_collectives();
 
-}  // namespace orrery::inline cost
+}  // namespace orrery::models

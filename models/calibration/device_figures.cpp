@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <map>
 
-namespace orrery::inline cost {
+namespace orrery::models {
 
 namespace {
 
@@ -360,4 +360,4 @@ std::string format_device(const DeviceSpec& device) {
     return out;
 }
 
-}  // namespace orrery::inline cost
+}  // namespace orrery::models

@@ -17,8 +17,9 @@
 // Validated by tests/models/device_figures_test.cpp: every point of tools/cudabench has its use.
 
 #include "models/calibration/points.hpp"
+#include "sim/base/namespaces.hpp"
 
-namespace orrery::inline cost {
+namespace orrery::models {
 
 /// A value of a device file, measured.
 struct DeviceFigure {
@@ -57,4 +58,4 @@ struct TraceUse {
 /// The text of a device file that reads back to the same device.
 [[nodiscard]] std::string format_device(const DeviceSpec& device);
 
-}  // namespace orrery::inline cost
+}  // namespace orrery::models

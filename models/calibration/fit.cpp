@@ -13,7 +13,7 @@
 #include <numeric>
 #include <set>
 
-namespace orrery::inline cost {
+namespace orrery::models {
 
 namespace {
 
@@ -589,4 +589,4 @@ std::vector<char> spread_points(const std::vector<MeasuredPoint>& points, double
     return chosen;
 }
 
-}  // namespace orrery::inline cost
+}  // namespace orrery::models

@@ -8,10 +8,11 @@
 // which smoothness is decided by cross-validation inside the rows given. Deterministic.
 
 #include "models/kernel_fit.hpp"
+#include "sim/base/namespaces.hpp"
 
 #include <functional>
 
-namespace orrery::inline cost {
+namespace orrery::models {
 
 /// A measured kernel.
 struct MeasuredPoint {
@@ -63,4 +64,4 @@ inline constexpr const char* kSiblingKey = "sparse_sibling";
 void judge_sibling(KernelFit& fit, const std::vector<MeasuredPoint>& points, const KernelRates& rates,
                    const KernelFit& sibling, const std::string& name);
 
-}  // namespace orrery::inline cost
+}  // namespace orrery::models

@@ -11,7 +11,7 @@
 #include <numeric>
 #include <utility>
 
-namespace orrery::inline cost {
+namespace orrery::models {
 
 namespace {
 
@@ -265,4 +265,4 @@ double Kriging::at_by_nearest(const Place& place) const {
     return mean + to_place.dot(solved);
 }
 
-}  // namespace orrery::inline cost
+}  // namespace orrery::models

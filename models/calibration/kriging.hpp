@@ -9,11 +9,13 @@
 // Source: Rasmussen and Williams, "Gaussian Processes for Machine Learning", MIT Press 2006, sections 2.2, 4.2 and 5.4.
 // Validated by tests/models/kriging_test.cpp and the held-back rows of `orrery validate compute`.
 
+#include "sim/base/namespaces.hpp"
+
 #include <array>
 #include <cstddef>
 #include <vector>
 
-namespace orrery::inline cost {
+namespace orrery::models {
 
 class Kriging {
   public:
@@ -47,4 +49,4 @@ class Kriging {
     std::vector<double> weights_;  ///< of all rows where these are few, else empty
 };
 
-}  // namespace orrery::inline cost
+}  // namespace orrery::models

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <tuple>
 
-namespace orrery::inline cost {
+namespace orrery::models {
 
 namespace {
 
@@ -392,4 +392,4 @@ std::vector<PointSet> point_sets(const Trace& trace, const DeviceSpec& device, c
     return out;
 }
 
-}  // namespace orrery::inline cost
+}  // namespace orrery::models

@@ -8,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-namespace orrery::inline cost {
+namespace orrery::models {
 
 /// The operation that a row measured, or nothing when no cost model has one for it. What ran beside and how the row was timed are
 /// left to the caller; a gradient's product is the product of its sizes.
@@ -42,4 +42,4 @@ struct PointSet {
 /// `name` is the file, for messages.
 [[nodiscard]] std::vector<PointSet> point_sets(const Trace& trace, const DeviceSpec& device, const std::string& name);
 
-}  // namespace orrery::inline cost
+}  // namespace orrery::models

@@ -9,7 +9,7 @@
 #include <functional>
 #include <string_view>
 
-namespace orrery::inline cost {
+namespace orrery::models {
 
 namespace {
 
@@ -468,4 +468,4 @@ Trace read_profile(const PublicProfile& profile, const std::string& directory) {
     return parse_profile(profile, read_input(path), path);
 }
 
-}  // namespace orrery::inline cost
+}  // namespace orrery::models

@@ -7,11 +7,12 @@
 // input (fuzzed in tests/fuzz/trace_fuzz.cpp).
 
 #include "models/calibration/trace.hpp"
+#include "sim/base/namespaces.hpp"
 
 #include <string>
 #include <vector>
 
-namespace orrery::inline cost {
+namespace orrery::models {
 
 /// A file of a public repository.
 struct PublicProfile {
@@ -52,4 +53,4 @@ struct HeldProfile {
 /// The same from text; `name` is what errors call it.
 [[nodiscard]] Trace parse_profile(const PublicProfile& profile, const std::string& text, const std::string& name);
 
-}  // namespace orrery::inline cost
+}  // namespace orrery::models

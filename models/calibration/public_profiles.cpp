@@ -2,7 +2,7 @@
 
 #include "models/calibration/profiles.hpp"
 
-namespace orrery::inline cost {
+namespace orrery::models {
 
 namespace {
 constexpr const char* kApache = "Apache-2.0";
@@ -184,4 +184,4 @@ const std::vector<HeldProfile>& held_profiles() {
     return kProfiles;
 }
 
-}  // namespace orrery::inline cost
+}  // namespace orrery::models

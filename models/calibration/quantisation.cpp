@@ -6,7 +6,7 @@
 #include <array>
 #include <tuple>
 
-namespace orrery::inline cost {
+namespace orrery::models {
 
 namespace {
 
@@ -98,4 +98,4 @@ double Quantisations::seconds(const TraceRow& row) const {
         .seconds(row.dim("m"), row.dim("k"));
 }
 
-}  // namespace orrery::inline cost
+}  // namespace orrery::models

@@ -13,12 +13,13 @@
 
 #include "models/calibration/trace.hpp"
 #include "models/kernel_fit.hpp"
+#include "sim/base/namespaces.hpp"
 #include "sim/device/device_spec.hpp"
 
 #include <map>
 #include <string>
 
-namespace orrery::inline cost {
+namespace orrery::models {
 
 /// Fewest thin shapes, timed in 16 bits too, that a law is fitted to.
 inline constexpr std::size_t kFewestThin = 60;
@@ -37,4 +38,4 @@ class Quantisations {
     double byte_ = 0;  ///< s
 };
 
-}  // namespace orrery::inline cost
+}  // namespace orrery::models

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::inline cost {
+namespace orrery::models {
 
 namespace {
 
@@ -243,4 +243,4 @@ std::optional<RowPrice> RowPricer::price(const TraceRow& row) const {
     return sum;
 }
 
-}  // namespace orrery::inline cost
+}  // namespace orrery::models

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-namespace orrery::inline cost {
+namespace orrery::models {
 
 /// An operation, and how many times it runs.
 using Repeated = std::pair<Operation, double>;
@@ -50,4 +50,4 @@ class RowPricer {
     std::optional<Calibrated> calibrated_;
 };
 
-}  // namespace orrery::inline cost
+}  // namespace orrery::models

@@ -11,7 +11,7 @@
 #include <cmath>
 #include <string_view>
 
-namespace orrery::inline cost {
+namespace orrery::models {
 
 namespace {
 
@@ -351,7 +351,8 @@ const std::vector<TraceOperation>& trace_operations() {
     static const std::vector<std::string> kRanks = {"ranks", "bytes"};
     static const std::vector<TraceOperation> kOperations = {
         {"gemm",
-         "C[m,n] = A[m,k] B[k,n], batch times; split_accumulator 1: 8-bit products whose sums are promoted along the way; "
+         "C[m,n] = A[m,k] B[k,n], batch times; split_accumulator 1: 8-bit products whose sums are promoted along the "
+         "way; "
          "accumulate: added to C in 32 bits (1), in 16 (16)",
          {"m", "n", "k"},
          {"batch", "split_accumulator", "accumulate"}},
@@ -468,4 +469,4 @@ Trace read_trace(const std::string& path) {
     return parse_trace(read_input(path), path);
 }
 
-}  // namespace orrery::inline cost
+}  // namespace orrery::models

@@ -50,6 +50,7 @@
 // Validated by tests/models/trace_test.cpp and the fuzzer tests/fuzz/trace_fuzz.cpp.
 
 #include "sim/base/error.hpp"
+#include "sim/base/namespaces.hpp"
 
 #include <cstdint>
 #include <map>
@@ -57,7 +58,7 @@
 #include <utility>
 #include <vector>
 
-namespace orrery::inline cost {
+namespace orrery::models {
 
 /// An operation of the format: which dimensions a row must and may give.
 struct TraceOperation {
@@ -109,4 +110,4 @@ struct Trace {
 /// Reads the text of a trace; `name` is what errors call it.
 [[nodiscard]] Trace parse_trace(const std::string& text, const std::string& name);
 
-}  // namespace orrery::inline cost
+}  // namespace orrery::models

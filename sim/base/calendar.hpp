@@ -1,9 +1,11 @@
 #pragma once
 // Days of the Gregorian calendar, for stamps in files.
 
+#include "sim/base/namespaces.hpp"
+
 #include <optional>
 
-namespace orrery {
+namespace orrery::base {
 
 /// Days from 1970-01-01 to this day; nothing where there is no such day (month 13, 30 February).
 /// Source: Hinnant, "chrono-Compatible Low-Level Date Algorithms", days_from_civil.
@@ -27,4 +29,4 @@ namespace orrery {
     return there ? std::optional((hour * 60 + minute) * 60 + second) : std::nullopt;
 }
 
-}  // namespace orrery
+}  // namespace orrery::base

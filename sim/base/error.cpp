@@ -6,7 +6,7 @@
 #include <cctype>
 #include <numeric>
 
-namespace orrery {
+namespace orrery::base {
 
 std::string Diagnostic::to_string() const {
     std::string out;
@@ -101,4 +101,4 @@ std::string nearest_name(std::string_view word, const std::vector<std::string>& 
     return best;
 }
 
-}  // namespace orrery
+}  // namespace orrery::base

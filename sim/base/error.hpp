@@ -4,13 +4,15 @@
 // User errors (bad input, infeasible plans) are exceptions that carry the exit code of the program. Bugs are
 // assertions: they stay on in release builds, because a wrong figure costs more than a branch.
 
+#include "sim/base/namespaces.hpp"
+
 #include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
-namespace orrery {
+namespace orrery::base {
 
 /// What kind of mistake an error is. Its number is the code that people see (E204) and search for, so it keeps its meaning; the
 /// hundreds are the exit code. `orrery help CODE` explains each.
@@ -92,7 +94,7 @@ class InternalError : public Error {
 /// The candidate nearest to `word` by edit distance, or the first that begins with it; empty when none is close enough to suggest.
 [[nodiscard]] std::string nearest_name(std::string_view word, const std::vector<std::string>& candidates);
 
-}  // namespace orrery
+}  // namespace orrery::base
 
 /// An invariant that holds unless Orrery has a bug. Checked in every build.
 #define ORRERY_ASSERT(condition) \

@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 #endif
 
-namespace orrery {
+namespace orrery::base {
 
 namespace {
 
@@ -118,4 +118,4 @@ void give_table(void* table, std::size_t bytes) {
     }
 }
 
-}  // namespace orrery
+}  // namespace orrery::base

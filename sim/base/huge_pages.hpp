@@ -8,10 +8,12 @@
 // Source: madvise(2), MADV_HUGEPAGE.
 // Validated by tests/sim/base/base_test.cpp.
 
+#include "sim/base/namespaces.hpp"
+
 #include <cstddef>
 #include <vector>
 
-namespace orrery {
+namespace orrery::base {
 
 /// Memory aligned to cache lines; `bytes` as when it was taken.
 [[nodiscard]] void* take_table(std::size_t bytes);
@@ -32,4 +34,4 @@ struct HugePages {
 template <class T>
 using HugeVector = std::vector<T, HugePages<T>>;
 
-}  // namespace orrery
+}  // namespace orrery::base

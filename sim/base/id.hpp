@@ -1,11 +1,13 @@
 #pragma once
 // Strong identifiers: indices that cannot be mistaken for one another.
 
+#include "sim/base/namespaces.hpp"
+
 #include <compare>
 #include <cstddef>
 #include <cstdint>
 
-namespace orrery {
+namespace orrery::base {
 
 /// A 32-bit index into one kind of table.
 template <class Tag>
@@ -29,4 +31,4 @@ using GpuId = Id<struct GpuTag>;            ///< a device of the cluster, number
 using TaskId = Id<struct TaskTag>;          ///< a node of a task graph
 using StreamId = Id<struct StreamTag>;      ///< an in-order queue of a device
 
-}  // namespace orrery
+}  // namespace orrery::base

@@ -17,7 +17,7 @@
 #include <streambuf>
 #include <string_view>
 
-namespace orrery {
+namespace orrery::base {
 
 namespace {
 
@@ -281,4 +281,4 @@ std::string unpacked_name(const std::string& path) {
     return packing_by_name(path).empty() ? path : path.substr(0, path.rfind('.'));
 }
 
-}  // namespace orrery
+}  // namespace orrery::base

@@ -3,12 +3,14 @@
 //
 // They are looked at before they are opened, so that a pipe nobody writes to cannot block, nor a device feed for ever.
 
+#include "sim/base/namespaces.hpp"
+
 #include <cstdint>
 #include <istream>
 #include <memory>
 #include <string>
 
-namespace orrery {
+namespace orrery::base {
 
 /// Throws ConfigError, with the reason, unless the path is a regular file that can be read. Notes it as read (was_read).
 void require_input_file(const std::string& path);
@@ -46,4 +48,4 @@ class InputFile final : public std::istream {
 /// The path without the extension of a packing.
 [[nodiscard]] std::string unpacked_name(const std::string& path);
 
-}  // namespace orrery
+}  // namespace orrery::base

@@ -12,7 +12,7 @@
 #include <memory>
 #include <vector>
 
-namespace orrery {
+namespace orrery::base {
 
 /// Bytes of a table that has huge pages of its own.
 inline constexpr std::size_t kLargeTable = std::size_t{1} << 20;
@@ -40,4 +40,4 @@ struct KeptTables {
 template <class T>
 using KeptVector = std::vector<T, KeptTables<T>>;
 
-}  // namespace orrery
+}  // namespace orrery::base

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace orrery {
+namespace orrery::base {
 
 namespace {
 // ln 2 split so that k * kLn2High is exact for |k| < 2^11 (Cody and Waite, 1980).
@@ -75,4 +75,4 @@ double pow_pinned(double x, double y) {
     return exp_pinned(y * log_pinned(x));
 }
 
-}  // namespace orrery
+}  // namespace orrery::base

@@ -6,7 +6,9 @@
 // plain IEEE additions and multiplications (the build disables contraction). Relative error below 4e-16 for exp and
 // log in the range used here. Square root is exact by IEEE 754, so std::sqrt is fine.
 
-namespace orrery {
+#include "sim/base/namespaces.hpp"
+
+namespace orrery::base {
 
 /// e^x. Overflows to infinity above 709.78, underflows to 0 below -745.
 [[nodiscard]] double exp_pinned(double x);
@@ -17,4 +19,4 @@ namespace orrery {
 /// x^y for x >= 0.
 [[nodiscard]] double pow_pinned(double x, double y);
 
-}  // namespace orrery
+}  // namespace orrery::base

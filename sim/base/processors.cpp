@@ -6,11 +6,13 @@
 #include <algorithm>
 #endif
 
-namespace orrery {
+namespace orrery::base {
 
 #ifdef __linux__
 
-int present_processor() { return sched_getcpu(); }
+int present_processor() {
+    return sched_getcpu();
+}
 
 void move_to_other_processor(const std::vector<int>& taken) {
     cpu_set_t allowed;
@@ -34,9 +36,11 @@ void move_to_other_processor(const std::vector<int>& taken) {
 
 #else
 
-int present_processor() { return -1; }
+int present_processor() {
+    return -1;
+}
 void move_to_other_processor(const std::vector<int>&) {}
 
 #endif
 
-}  // namespace orrery
+}  // namespace orrery::base

@@ -6,13 +6,15 @@
 // Limits: only Linux is asked; elsewhere threads stay where they are.
 // Validated by tests/sim/base/base_test.cpp.
 
+#include "sim/base/namespaces.hpp"
+
 #include <vector>
 
-namespace orrery {
+namespace orrery::base {
 
 /// The processor that runs this thread; -1 where that is not known.
 [[nodiscard]] int present_processor();
 /// Moves this thread to a processor that it may use and that is none of `taken`, if there is one. It may be moved again.
 void move_to_other_processor(const std::vector<int>& taken);
 
-}  // namespace orrery
+}  // namespace orrery::base

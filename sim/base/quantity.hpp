@@ -1,9 +1,11 @@
 #pragma once
 // Strong quantities: numbers that cannot be mistaken for one another at a module's boundary.
 
+#include "sim/base/namespaces.hpp"
+
 #include <compare>
 
-namespace orrery {
+namespace orrery::base {
 
 /// A double with a unit in its type. Inside formulas use `value()`; between modules pass the quantity.
 template <class Tag>
@@ -33,4 +35,4 @@ using Bytes = Quantity<struct BytesTag>;                    ///< bytes (never bi
 using BytesPerSecond = Quantity<struct BytesPerSecondTag>;  ///< B/s
 using Seconds = Quantity<struct SecondsTag>;                ///< s, for specifications; the clock is SimTime
 
-}  // namespace orrery
+}  // namespace orrery::base

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <utility>
 
-namespace orrery {
+namespace orrery::base {
 
 std::uint64_t hash64(std::string_view text) {
     std::uint64_t hash = 0xCBF29CE484222325ULL;
@@ -73,4 +73,4 @@ void RandomStream::shuffle(std::vector<std::uint32_t>& items) {
     }
 }
 
-}  // namespace orrery
+}  // namespace orrery::base

@@ -6,12 +6,14 @@
 // generators", 2021) seeded through SplitMix64; the distributions are our own, because the standard's differ between
 // libraries.
 
+#include "sim/base/namespaces.hpp"
+
 #include <array>
 #include <cstdint>
 #include <string_view>
 #include <vector>
 
-namespace orrery {
+namespace orrery::base {
 
 /// SplitMix64's output function: a bijective mix of 64 bits, also used for hashing flows to paths.
 [[nodiscard]] constexpr std::uint64_t mix64(std::uint64_t x) {
@@ -44,4 +46,4 @@ class RandomStream {
     std::array<std::uint64_t, 4> state_;
 };
 
-}  // namespace orrery
+}  // namespace orrery::base

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <mutex>
 
-namespace orrery {
+namespace orrery::base {
 
 namespace {
 
@@ -105,4 +105,4 @@ void say_at_interrupt(const std::string& text) {
     all.text.store(&next);
 }
 
-}  // namespace orrery
+}  // namespace orrery::base

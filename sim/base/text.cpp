@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstdio>
 
-namespace orrery {
+namespace orrery::base {
 
 namespace {
 
@@ -69,4 +69,4 @@ std::string printable(std::string_view text, std::size_t most) {
     return out;
 }
 
-}  // namespace orrery
+}  // namespace orrery::base

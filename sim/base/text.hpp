@@ -1,12 +1,14 @@
 #pragma once
 // Small pieces of text handling that readers of line formats share.
 
+#include "sim/base/namespaces.hpp"
+
 #include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
 
-namespace orrery {
+namespace orrery::base {
 
 /// The parts of `text` between separators; one more than there are separators. The views live as long as the text.
 [[nodiscard]] inline std::vector<std::string_view> split(std::string_view text, char separator) {
@@ -27,4 +29,4 @@ std::vector<std::string_view> split(std::string&& text, char separator) = delete
 /// that are no UTF-8 are spelt out ("\x1b"), and of more than `most` bytes the middle is left out, with how many there are.
 [[nodiscard]] std::string printable(std::string_view text, std::size_t most = 4000);
 
-}  // namespace orrery
+}  // namespace orrery::base

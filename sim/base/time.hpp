@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace orrery {
+namespace orrery::base {
 
 /// A point or a span of simulated time in picoseconds.
 class SimTime {
@@ -63,4 +63,4 @@ class SimTime {
     std::int64_t ps_ = 0;
 };
 
-}  // namespace orrery
+}  // namespace orrery::base

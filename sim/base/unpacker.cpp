@@ -10,7 +10,7 @@
 #include <array>
 #include <stdexcept>
 
-namespace orrery {
+namespace orrery::base {
 
 namespace {
 
@@ -160,4 +160,4 @@ std::unique_ptr<Unpacker> make_unpacker(const std::string& name) {
     return found->make();
 }
 
-}  // namespace orrery
+}  // namespace orrery::base

@@ -1,12 +1,14 @@
 #pragma once
 // Decoders of gzip (RFC 1952), xz and Zstandard (RFC 8878), a piece at a time.
 
+#include "sim/base/namespaces.hpp"
+
 #include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
 
-namespace orrery {
+namespace orrery::base {
 
 class Unpacker {
   public:
@@ -25,4 +27,4 @@ class Unpacker {
 /// `packing` as packing_of gives it. Throws InternalError without memory.
 [[nodiscard]] std::unique_ptr<Unpacker> make_unpacker(const std::string& packing);
 
-}  // namespace orrery
+}  // namespace orrery::base

@@ -10,7 +10,7 @@
 #include <map>
 #include <mutex>
 
-namespace orrery::inline config {
+namespace orrery::config {
 
 struct DataDirectory::Read {
     std::mutex mutex;
@@ -107,4 +107,4 @@ DataDirectory DataDirectory::with_own(const std::string& own) const {
                     "layout of this program's own data, such as models/data/devices/my-gpu.yaml"}});
 }
 
-}  // namespace orrery::inline config
+}  // namespace orrery::config

@@ -1,12 +1,14 @@
 #pragma once
 // Where presets and tables of measured values lie.
 
+#include "sim/base/namespaces.hpp"
+
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-namespace orrery::inline config {
+namespace orrery::config {
 
 struct YamlNode;
 
@@ -53,4 +55,4 @@ class DataDirectory {
     std::shared_ptr<Read> read_;  ///< shared by copies; null: every answer is read anew
 };
 
-}  // namespace orrery::inline config
+}  // namespace orrery::config

@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-namespace orrery::inline config {
+namespace orrery::config {
 
 namespace {
 
@@ -84,4 +84,4 @@ std::vector<Explained> explain_fields(const std::function<void(Fields&)>& descri
     return std::move(explainer.found);
 }
 
-}  // namespace orrery::inline config
+}  // namespace orrery::config

@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline config {
+namespace orrery::config {
 
 /// A value with where it comes from. `how`: spec, measured, fitted, derived, assumed or scenario.
 template <class T>
@@ -179,4 +179,4 @@ struct Explained {
 };
 [[nodiscard]] std::vector<Explained> explain_fields(const std::function<void(Fields&)>& describe);
 
-}  // namespace orrery::inline config
+}  // namespace orrery::config

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline config {
+namespace orrery::config {
 
 /// Parameters of one policy, and what they make.
 template <class Base>
@@ -134,4 +134,4 @@ class PolicyChoice {
     std::unique_ptr<PolicyParameters<Base>> parameters_;
 };
 
-}  // namespace orrery::inline config
+}  // namespace orrery::config

@@ -12,7 +12,7 @@
 #include <filesystem>
 #include <set>
 
-namespace orrery::inline config {
+namespace orrery::config {
 
 namespace {
 
@@ -212,10 +212,11 @@ class Reader final : public Fields {
             node = &of_one;
         }
         if (node->kind != YamlNode::Kind::map) {
-            return fail(*node, fmt::format("'{}' must be a map{}", field.key,
-                                           preset != nullptr ? fmt::format(" or the name of a {} preset", preset->what)
-                                           : field.alone != nullptr ? fmt::format(" or its '{}' alone", field.alone)
-                                                                    : ""),
+            return fail(*node,
+                        fmt::format("'{}' must be a map{}", field.key,
+                                    preset != nullptr        ? fmt::format(" or the name of a {} preset", preset->what)
+                                    : field.alone != nullptr ? fmt::format(" or its '{}' alone", field.alone)
+                                                             : ""),
                         ErrorCode::wrong_type);
         }
         bool based = false;
@@ -568,4 +569,4 @@ void read_fields(const YamlNode& node, const DataDirectory& data, std::vector<Di
     reader.finish();
 }
 
-}  // namespace orrery::inline config
+}  // namespace orrery::config

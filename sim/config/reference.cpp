@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::inline config {
+namespace orrery::config {
 
 namespace {
 
@@ -238,4 +238,4 @@ std::vector<KeyReference> reference_of(const std::function<void(Fields&)>& descr
     return std::move(writer.rows);
 }
 
-}  // namespace orrery::inline config
+}  // namespace orrery::config

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace orrery::inline config {
+namespace orrery::config {
 
 /// What may be written for one key.
 struct KeyReference {
@@ -33,4 +33,4 @@ struct KeyReference {
 /// All keys in the order of description, those of every choice and group too, a section before its keys.
 [[nodiscard]] std::vector<KeyReference> reference_of(const std::function<void(Fields&)>& describe);
 
-}  // namespace orrery::inline config
+}  // namespace orrery::config

@@ -8,7 +8,7 @@
 
 #include <cmath>
 
-namespace orrery::inline config {
+namespace orrery::config {
 
 namespace {
 
@@ -151,4 +151,4 @@ std::string schema_of(const std::function<void(Fields&)>& describe) {
     return writer.object().dump(2);
 }
 
-}  // namespace orrery::inline config
+}  // namespace orrery::config

@@ -7,7 +7,7 @@
 #include <cctype>
 #include <string>
 
-namespace orrery::inline config {
+namespace orrery::config {
 
 const std::vector<Synonym>& synonym_table() {
     static const std::vector<Synonym> kTable = {
@@ -203,4 +203,4 @@ std::vector<const char*> keys_meant(std::string_view word) {
     return row == table.end() ? std::vector<const char*>() : row->keys;
 }
 
-}  // namespace orrery::inline config
+}  // namespace orrery::config

@@ -1,10 +1,12 @@
 #pragma once
 // Words of other tools for keys of a scenario, so that who knows those tools is led to ours.
 
+#include "sim/base/namespaces.hpp"
+
 #include <string_view>
 #include <vector>
 
-namespace orrery::inline config {
+namespace orrery::config {
 
 /// The keys (as paths such as "plan.tensor") that a word of common usage, a flag of vLLM or Megatron-LM, or a key of a
 /// Hugging Face config.json means, most likely first; none where the word is unknown. Case, leading dashes, and dashes for
@@ -17,4 +19,4 @@ struct Synonym {
 };
 [[nodiscard]] const std::vector<Synonym>& synonym_table();
 
-}  // namespace orrery::inline config
+}  // namespace orrery::config

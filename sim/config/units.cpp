@@ -6,7 +6,7 @@
 #include <cmath>
 #include <tuple>
 
-namespace orrery::inline config {
+namespace orrery::config {
 
 namespace {
 
@@ -249,4 +249,4 @@ std::string pretty_quantity(double value, Dimension dimension) {
                            : fmt::format("{:.4g} {}", value / best->factor, best->name);
 }
 
-}  // namespace orrery::inline config
+}  // namespace orrery::config

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace orrery::inline config {
+namespace orrery::config {
 
 enum class Dimension { time, bytes, rate, flops, frequency, power, fraction, number };
 
@@ -26,4 +26,4 @@ enum class Dimension { time, bytes, rate, flops, frequency, power, fraction, num
 /// For people, with four digits: "400 GB/s", "80 GiB", "1.5 us", "84.6 min".
 [[nodiscard]] std::string pretty_quantity(double value, Dimension dimension);
 
-}  // namespace orrery::inline config
+}  // namespace orrery::config

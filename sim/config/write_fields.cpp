@@ -12,7 +12,7 @@
 #include <string>
 #include <utility>
 
-namespace orrery::inline config {
+namespace orrery::config {
 
 namespace {
 
@@ -347,4 +347,4 @@ WithoutEffect without_effect(const YamlNode& node, const std::function<void(Fiel
     return std::move(search.found);
 }
 
-}  // namespace orrery::inline config
+}  // namespace orrery::config

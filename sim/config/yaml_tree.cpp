@@ -13,7 +13,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-namespace orrery::inline config {
+namespace orrery::config {
 
 namespace {
 
@@ -408,4 +408,4 @@ std::string canonical_text(const YamlNode& node) {
     return out;
 }
 
-}  // namespace orrery::inline config
+}  // namespace orrery::config

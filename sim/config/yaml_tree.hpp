@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace orrery::inline config {
+namespace orrery::config {
 
 /// Where a value stands. Lines and columns count from 1; 0 means: not from a file (a default, the command line).
 struct Mark {
@@ -59,4 +59,4 @@ void apply_override(YamlNode& root, const std::string& assignment);
 /// The tree as canonical YAML-compatible JSON text, for hashing: keys in file order, scalars as strings.
 [[nodiscard]] std::string canonical_text(const YamlNode& node);
 
-}  // namespace orrery::inline config
+}  // namespace orrery::config

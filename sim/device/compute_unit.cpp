@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline device {
+namespace orrery::device {
 
 double ComputeUnit::peak() const {
     const auto per_cycle = static_cast<double>(kind == UnitKind::systolic ? 2 * rows * columns * count : lanes * count);
@@ -89,4 +89,4 @@ void describe(Fields& fields, DeviceParts& parts) {
                     [&](Fields& inner) { describe(inner, parts.drive); });
 }
 
-}  // namespace orrery::inline device
+}  // namespace orrery::device

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline device {
+namespace orrery::device {
 
 /// The kinds differ by what they can do: systolic arrays products, vector units everything else.
 enum class UnitKind { systolic, vector };
@@ -79,4 +79,4 @@ struct DeviceParts {
 
 void describe(Fields& fields, DeviceParts& parts);
 
-}  // namespace orrery::inline device
+}  // namespace orrery::device

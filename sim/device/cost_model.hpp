@@ -4,7 +4,7 @@
 #include "sim/base/quantity.hpp"
 #include "sim/device/operation.hpp"
 
-namespace orrery::inline device {
+namespace orrery::device {
 
 /// What an operation takes. `spread` is the standard deviation of log(measured / predicted): the value lies within
 /// seconds * exp(+-1.645 spread) nine times of ten. `systematic` is the part of it that operations of one kind share
@@ -26,4 +26,4 @@ class CostModel {
     [[nodiscard]] Seconds seconds(const Operation& operation) const { return cost(operation).seconds; }
 };
 
-}  // namespace orrery::inline device
+}  // namespace orrery::device

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::inline device {
+namespace orrery::device {
 
 namespace {
 
@@ -86,4 +86,4 @@ double units_share(const DeviceSpec& spec, double rate) {
     return std::clamp(rate / best_flops(spec, Precision::bf16), Device::kLeastUnits, 1.0);
 }
 
-}  // namespace orrery::inline device
+}  // namespace orrery::device

@@ -21,7 +21,7 @@
 
 #include <vector>
 
-namespace orrery::inline device {
+namespace orrery::device {
 
 /// Demands of one activity, its amount and its bound, ready for `ResourceModel::hold` and `start`.
 struct DeviceActivity {
@@ -60,4 +60,4 @@ class Device {
 /// Share of the compute units that is busy at this rate in FLOP/s of 16-bit products, at least `Device::kLeastUnits`.
 [[nodiscard]] double units_share(const DeviceSpec& spec, double rate);
 
-}  // namespace orrery::inline device
+}  // namespace orrery::device

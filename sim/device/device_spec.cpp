@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace orrery::inline device {
+namespace orrery::device {
 
 namespace {
 
@@ -151,4 +151,4 @@ void describe(Fields& fields, DeviceSpec& device) {
     fields.table({"attention_kernels", "the same for attention, where it differs"}, kKernels, device.attention_kernels);
 }
 
-}  // namespace orrery::inline device
+}  // namespace orrery::device

@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace orrery::inline device {
+namespace orrery::device {
 
 /// Number formats of operands. Order matters: it indexes tables and names.
 enum class Precision { fp32, tf32, fp16, bf16, fp8, fp4, int8, int4 };
@@ -62,4 +62,4 @@ struct DeviceSpec {
 /// Names the fields of a device for reading, writing, schema and explanation.
 void describe(Fields& fields, DeviceSpec& device);
 
-}  // namespace orrery::inline device
+}  // namespace orrery::device

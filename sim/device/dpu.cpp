@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::inline device {
+namespace orrery::device {
 
 void describe(Fields& fields, DpuSpec& dpu) {
     fields.text({"name", "marketing name"}, dpu.name);
@@ -48,4 +48,4 @@ double launch_seconds(const DpuSpec& dpu, double cores, double threads, const Dp
     return dpu.launch.value + ranks_of(dpu, cores) * dpu.launch_per_rank.value + (issue + waits) / dpu.clock.value;
 }
 
-}  // namespace orrery::inline device
+}  // namespace orrery::device

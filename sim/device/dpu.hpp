@@ -12,7 +12,7 @@
 
 #include "sim/config/fields.hpp"
 
-namespace orrery::inline device {
+namespace orrery::device {
 
 struct DpuSpec {
     std::string name;
@@ -45,4 +45,4 @@ struct DpuThread {
 /// s of a launch on `cores` whose `threads` all do the same.
 [[nodiscard]] double launch_seconds(const DpuSpec& dpu, double cores, double threads, const DpuThread& work);
 
-}  // namespace orrery::inline device
+}  // namespace orrery::device

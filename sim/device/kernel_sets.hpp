@@ -1,10 +1,12 @@
 #pragma once
 // Which libraries' kernels a piece of software runs, where a device has been measured with several.
 
+#include "sim/base/namespaces.hpp"
+
 #include <string>
 #include <utility>
 
-namespace orrery::inline device {
+namespace orrery::device {
 
 /// Names of folders beside a device's own fits; "" or a name that the device lacks: its own.
 struct KernelSets {
@@ -18,4 +20,4 @@ struct KernelSets {
     [[nodiscard]] std::string text() const { return all + "," + attention + "," + experts; }
 };
 
-}  // namespace orrery::inline device
+}  // namespace orrery::device

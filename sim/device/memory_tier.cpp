@@ -5,7 +5,7 @@
 #include <numeric>
 #include <set>
 
-namespace orrery::inline device {
+namespace orrery::device {
 
 namespace {
 // B of a packet's data and of its headers.
@@ -123,4 +123,4 @@ std::vector<std::string> problems_of(const NodeHost& host) {
     return out;
 }
 
-}  // namespace orrery::inline device
+}  // namespace orrery::device

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline device {
+namespace orrery::device {
 
 enum class TierMedium { dram, cxl, nvme };
 
@@ -84,4 +84,4 @@ void describe(Fields& fields, NodeHost& host);
 /// What is wrong with it beyond single fields: tiers of one name, none of DRAM for drives that devices do not reach.
 [[nodiscard]] std::vector<std::string> problems_of(const NodeHost& host);
 
-}  // namespace orrery::inline device
+}  // namespace orrery::device

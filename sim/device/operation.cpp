@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::inline device {
+namespace orrery::device {
 
 double GroupedGemm::active_experts() const {
     if (experts <= 1) {
@@ -94,4 +94,4 @@ double LatentAttention::bytes() const {
     return 2 * batch * heads * (queries * (2 * head_dim + rotary) + keys * (2 * head_dim + rotary));
 }
 
-}  // namespace orrery::inline device
+}  // namespace orrery::device

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <variant>
 
-namespace orrery::inline device {
+namespace orrery::device {
 
 /// How low-precision operands are scaled: one factor a tensor or row, or one a block (128 x 128, or 16 and 32 values).
 enum class Scaling { tensor, block };
@@ -183,4 +183,4 @@ struct Launch {
 using Operation =
     std::variant<Gemm, GroupedGemm, FusedExperts, ExpertRouting, Attention, LatentAttention, Streaming, Copy, Launch>;
 
-}  // namespace orrery::inline device
+}  // namespace orrery::device

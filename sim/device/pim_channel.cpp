@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::inline device {
+namespace orrery::device {
 
 PimTiming timing_of(const PimSpec& pim) {
     const auto cycles = [&](const Sourced<double>& time) {
@@ -82,4 +82,4 @@ double product_cycles(const PimSpec& pim, double m, double n, double k, double e
     return m * std::min(by_part, by_output);
 }
 
-}  // namespace orrery::inline device
+}  // namespace orrery::device

@@ -18,7 +18,7 @@
 
 #include <cstdint>
 
-namespace orrery::inline device {
+namespace orrery::device {
 
 /// The distances in cycles of the command clock.
 struct PimTiming {
@@ -49,4 +49,4 @@ struct PimAttention {
 /// outputs take it and their sums are read, or each output takes the parts of the vector one by one: the faster order.
 [[nodiscard]] double product_cycles(const PimSpec& pim, double m, double n, double k, double element_bytes);
 
-}  // namespace orrery::inline device
+}  // namespace orrery::device

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::inline device {
+namespace orrery::device {
 
 namespace {
 
@@ -128,4 +128,4 @@ Bounded energy_of(const DeviceSpec& spec, const DeviceWork& work, double clock) 
     return out;
 }
 
-}  // namespace orrery::inline device
+}  // namespace orrery::device

@@ -13,7 +13,7 @@
 #include "sim/device/cost_model.hpp"
 #include "sim/device/device_spec.hpp"
 
-namespace orrery::inline device {
+namespace orrery::device {
 
 /// Whether the figures suffice for power and energy.
 [[nodiscard]] bool knows_power(const DeviceSpec& spec);
@@ -55,4 +55,4 @@ struct Bounded {
 /// A board draws no more than its limit.
 [[nodiscard]] Bounded energy_of(const DeviceSpec& spec, const DeviceWork& work, double clock);
 
-}  // namespace orrery::inline device
+}  // namespace orrery::device

@@ -3,7 +3,7 @@
 
 #include "sim/device/operation.hpp"
 
-namespace orrery::inline device {
+namespace orrery::device {
 
 /// What a cost model says beside prices when a device has units apart from the others (in the banks of its memory, with row buffers of
 /// their own): which operations run there, so that the rest of the work can go on beside them.
@@ -13,4 +13,4 @@ class SeparateUnits {
     [[nodiscard]] virtual bool runs_beside(const Operation& operation) const = 0;
 };
 
-}  // namespace orrery::inline device
+}  // namespace orrery::device

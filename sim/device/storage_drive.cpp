@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::inline device {
+namespace orrery::device {
 
 void describe(Fields& fields, DriveSpec& drive) {
     fields.integer({"drives", "drives of the device that hold keys and values (0: none)", false, 0, 1000},
@@ -80,4 +80,4 @@ double written(const DriveSpec& drive, const DriveAttention& work, double tokens
                     (1 + static_cast<double>(drive.key_orders)) * vectors / drive.write_rate());
 }
 
-}  // namespace orrery::inline device
+}  // namespace orrery::device

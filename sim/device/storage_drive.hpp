@@ -14,7 +14,7 @@
 
 #include "sim/config/fields.hpp"
 
-namespace orrery::inline device {
+namespace orrery::device {
 
 struct DriveSpec {
     std::int64_t drives = 0;  ///< 0: none
@@ -58,4 +58,4 @@ struct DriveAttention {
 
 void describe(Fields& fields, DriveSpec& drive);
 
-}  // namespace orrery::inline device
+}  // namespace orrery::device

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::inline device {
+namespace orrery::device {
 
 const std::vector<std::string>& dataflow_names() {
     static const std::vector<std::string> kNames = {"weights", "outputs", "inputs"};
@@ -87,4 +87,4 @@ double systolic_cycles(const SystolicArrays& arrays, double m, double n, double 
     return best;
 }
 
-}  // namespace orrery::inline device
+}  // namespace orrery::device

@@ -14,11 +14,13 @@
 // "In-Datacenter Performance Analysis of a Tensor Processing Unit", ISCA 2017, section 2 (weights loaded behind the tile before).
 // Validated by `orrery validate devices`: 120 products of SCALE-Sim v3 to the cycle, one of them with pruned weights.
 
+#include "sim/base/namespaces.hpp"
+
 #include <cstdint>
 #include <string>
 #include <vector>
 
-namespace orrery::inline device {
+namespace orrery::device {
 
 /// Which operand stays in the array.
 enum class Dataflow { weights, outputs, inputs };
@@ -43,4 +45,4 @@ struct SystolicArrays {
 /// Cycles until the last output of `batch` such products has left an array. 0 for empty products.
 [[nodiscard]] double systolic_cycles(const SystolicArrays& arrays, double m, double n, double k, double batch = 1);
 
-}  // namespace orrery::inline device
+}  // namespace orrery::device

@@ -2,7 +2,7 @@
 
 #include "sim/base/error.hpp"
 
-namespace orrery::inline device {
+namespace orrery::device {
 
 TierCache::TierCache(const std::vector<std::uint64_t>& below, Eviction eviction)
     : eviction_(eviction), tiers_(1 + below.size()) {
@@ -129,4 +129,4 @@ void TierCache::unlink(std::uint32_t item) {
     (it.after != kNone ? items_[it.after].before : tier.last) = it.before;
 }
 
-}  // namespace orrery::inline device
+}  // namespace orrery::device

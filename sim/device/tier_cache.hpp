@@ -10,13 +10,15 @@
 // Che, Tung and Wang, "Hierarchical web caching systems", IEEE JSAC 20(7), 2002 (the hit rate of LRU, in the tests).
 // Validated by tests/sim/device/tier_cache_test.cpp and tests/workloads/serving_prefix_test.cpp (against a cache written down as a list).
 
+#include "sim/base/namespaces.hpp"
+
 #include <cstdint>
 #include <set>
 #include <tuple>
 #include <unordered_map>
 #include <vector>
 
-namespace orrery::inline device {
+namespace orrery::device {
 
 enum class Eviction { lru, lfu };
 
@@ -79,4 +81,4 @@ class TierCache {
     std::uint64_t drops_ = 0;
 };
 
-}  // namespace orrery::inline device
+}  // namespace orrery::device

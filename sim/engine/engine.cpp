@@ -1,6 +1,6 @@
 #include "sim/engine/engine.hpp"
 
-namespace orrery::inline engine {
+namespace orrery::engine {
 
 namespace {
 constexpr std::uint64_t kAfterSettling = event_order(Phase::fault, 0, 0);
@@ -49,4 +49,4 @@ void Engine::run() {
     }
 }
 
-}  // namespace orrery::inline engine
+}  // namespace orrery::engine

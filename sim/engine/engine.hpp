@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace orrery::inline engine {
+namespace orrery::engine {
 
 /// Receives the events it scheduled. `datum` is what was given to Engine::schedule.
 class EventHandler {
@@ -57,4 +57,4 @@ class Engine {
     std::vector<EventHandler*> settlers_;
 };
 
-}  // namespace orrery::inline engine
+}  // namespace orrery::engine

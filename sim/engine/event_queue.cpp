@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-namespace orrery::inline engine {
+namespace orrery::engine {
 
 EventQueue::EventQueue() {
     instant_.reserve(64);
@@ -67,4 +67,4 @@ std::int64_t EventQueue::earliest() const {
     return first->time_ps;
 }
 
-}  // namespace orrery::inline engine
+}  // namespace orrery::engine

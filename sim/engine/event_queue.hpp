@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace orrery::inline engine {
+namespace orrery::engine {
 
 /// What runs first among the events of one instant: a scheduler sees every completion of its instant.
 enum class Phase : std::uint8_t { network = 0, device = 1, fault = 2, scheduler = 3, sampling = 4 };
@@ -90,4 +90,4 @@ class EventQueue {
     std::vector<Event> scratch_;
 };
 
-}  // namespace orrery::inline engine
+}  // namespace orrery::engine

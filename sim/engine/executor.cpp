@@ -1,6 +1,6 @@
 #include "sim/engine/executor.hpp"
 
-namespace orrery::inline engine {
+namespace orrery::engine {
 
 namespace {
 // The high bit of an event's datum: the latency of an activity has passed (else: a fixed task has finished).
@@ -120,4 +120,4 @@ void Executor::finish(std::uint32_t id) {
     draining_ = false;
 }
 
-}  // namespace orrery::inline engine
+}  // namespace orrery::engine

@@ -12,7 +12,7 @@
 #include <functional>
 #include <vector>
 
-namespace orrery::inline engine {
+namespace orrery::engine {
 
 /// How long tasks of fixed duration take where ranks change their speed.
 class TaskClock {
@@ -74,4 +74,4 @@ class Executor final : public EventHandler, public ActivityListener, public Job 
     std::function<void(double)> progress_;
 };
 
-}  // namespace orrery::inline engine
+}  // namespace orrery::engine

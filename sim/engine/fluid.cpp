@@ -6,7 +6,7 @@
 #include <bit>
 #include <cmath>
 
-namespace orrery::inline engine {
+namespace orrery::engine {
 
 namespace {
 
@@ -545,4 +545,4 @@ double FluidModel::carried(ResourceId resource) const {
     return sum;
 }
 
-}  // namespace orrery::inline engine
+}  // namespace orrery::engine

@@ -34,7 +34,7 @@
 #include <map>
 #include <vector>
 
-namespace orrery::inline engine {
+namespace orrery::engine {
 
 class FluidModel final : public ResourceModel, public EventHandler {
   public:
@@ -129,9 +129,9 @@ class FluidModel final : public ResourceModel, public EventHandler {
     };
     struct alignas(64) Resource {  ///< one line of the cache
         double capacity = 0;
-        double potential = 0;     ///< sum of weight * count * solo rate of its users
-        double held_use = 0;      ///< sum of weight * count of those that it holds back
-        double carried = 0;       ///< units carried for classes that have left
+        double potential = 0;  ///< sum of weight * count * solo rate of its users
+        double held_use = 0;   ///< sum of weight * count of those that it holds back
+        double carried = 0;    ///< units carried for classes that have left
         std::uint32_t within =
             kUndecided;             ///< a narrower one that all its users have used so far; kNone: there is none
         ListPool<Held>::List held;  ///< a heap on the virtual finish
@@ -269,8 +269,8 @@ class FluidModel final : public ResourceModel, public EventHandler {
     SimTime window_;
     HugeVector<Resource> resources_;
     HugeVector<VirtualTime> times_;  ///< by resource
-    HugeVector<double> reaches_;  ///< by resource: its level; without bound while what it holds back rises
-    HugeVector<Room> rooms_;      ///< by resource
+    HugeVector<double> reaches_;     ///< by resource: its level; without bound while what it holds back rises
+    HugeVector<Room> rooms_;         ///< by resource
     KeptVector<Class> classes_;
     KeptVector<std::uint32_t> free_classes_;
     KeptVector<Slot> slots_;
@@ -305,4 +305,4 @@ class FluidModel final : public ResourceModel, public EventHandler {
     std::uint64_t classes_filled_ = 0;
 };
 
-}  // namespace orrery::inline engine
+}  // namespace orrery::engine

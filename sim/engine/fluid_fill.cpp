@@ -19,7 +19,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline engine {
+namespace orrery::engine {
 
 namespace {
 
@@ -547,4 +547,4 @@ void FluidModel::subtract_on(std::uint32_t index, double use, double level) {
     }
 }
 
-}  // namespace orrery::inline engine
+}  // namespace orrery::engine

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::inline engine {
+namespace orrery::engine {
 
 namespace {
 
@@ -249,4 +249,4 @@ void FluidModel::heap_remove(std::uint32_t id) {
     }
 }
 
-}  // namespace orrery::inline engine
+}  // namespace orrery::engine

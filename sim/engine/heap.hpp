@@ -1,11 +1,13 @@
 #pragma once
 // Binary heaps, least entry first, whose entries may move up and down, and whose owner may follow where each of them is.
 
+#include "sim/base/namespaces.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
-namespace orrery::inline engine {
+namespace orrery::engine {
 
 /// Moves the entry at `position` up or down to where it belongs; `place(entry, position)` is told of each move.
 template <class Entry, class Place>
@@ -46,4 +48,4 @@ void take_out(std::span<Entry> heap, std::size_t position, const Place& place) {
     }
 }
 
-}  // namespace orrery::inline engine
+}  // namespace orrery::engine

@@ -4,7 +4,7 @@
 #include "sim/engine/engine.hpp"
 #include "sim/engine/resource_model.hpp"
 
-namespace orrery::inline engine {
+namespace orrery::engine {
 
 /// Where a job stands among those of a run. The default is the place of a job alone.
 struct JobPlace {
@@ -23,4 +23,4 @@ class Job {
     virtual void end() = 0;
 };
 
-}  // namespace orrery::inline engine
+}  // namespace orrery::engine

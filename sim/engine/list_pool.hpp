@@ -14,7 +14,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace orrery::inline engine {
+namespace orrery::engine {
 
 template <class Entry>
 class ListPool {
@@ -71,4 +71,4 @@ class ListPool {
     std::vector<std::uint32_t> free_[32];  ///< blocks, by the logarithm of their size
 };
 
-}  // namespace orrery::inline engine
+}  // namespace orrery::engine

@@ -1,6 +1,6 @@
 #include "sim/engine/resource_model.hpp"
 
-namespace orrery::inline engine {
+namespace orrery::engine {
 
 ResourceId ResourceModel::add_resources(std::span<const double> capacities) {
     ORRERY_ASSERT(!capacities.empty());
@@ -51,4 +51,4 @@ void ResourceModel::require_conserved() const {
     }
 }
 
-}  // namespace orrery::inline engine
+}  // namespace orrery::engine

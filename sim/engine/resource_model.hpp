@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline engine {
+namespace orrery::engine {
 
 /// Use of one resource per unit of an activity's rate. Weights are positive.
 struct Demand {
@@ -162,4 +162,4 @@ class ResourceModel {
     std::map<ActivityHandle, double> suspended_;  ///< with what is left of each
 };
 
-}  // namespace orrery::inline engine
+}  // namespace orrery::engine

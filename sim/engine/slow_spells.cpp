@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline engine {
+namespace orrery::engine {
 
 double slowed(std::span<const SlowSpell> spells, double seconds, double kernels, double start) {
     double left = seconds;
@@ -26,4 +26,4 @@ double slowed(std::span<const SlowSpell> spells, double seconds, double kernels,
     }
 }
 
-}  // namespace orrery::inline engine
+}  // namespace orrery::engine

@@ -5,11 +5,13 @@
 // when a factor begins or ends changes its pace there.
 // Validated by tests/sim/engine/slow_spells_test.cpp.
 
+#include "sim/base/namespaces.hpp"
+
 #include <cstdint>
 #include <limits>
 #include <span>
 
-namespace orrery::inline engine {
+namespace orrery::engine {
 
 struct SlowSpell {
     std::uint32_t rank = 0;
@@ -21,4 +23,4 @@ struct SlowSpell {
 /// Seconds that a task of `seconds`, of which kernels are a share, takes from `start` on. `spells`: of its rank.
 [[nodiscard]] double slowed(std::span<const SlowSpell> spells, double seconds, double kernels, double start);
 
-}  // namespace orrery::inline engine
+}  // namespace orrery::engine

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace orrery::inline engine {
+namespace orrery::engine {
 
 const char* category_name(Category category) {
     static constexpr const char* kNames[kCategoryCount] = {"forward",
@@ -156,4 +156,4 @@ std::vector<std::uint32_t> TaskGraph::predecessor_counts() const {
     return counts;
 }
 
-}  // namespace orrery::inline engine
+}  // namespace orrery::engine

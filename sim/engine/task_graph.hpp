@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline engine {
+namespace orrery::engine {
 
 /// What a task's time is booked under. Every interval of a stream is attributed to one of these.
 enum class Category : std::uint8_t {
@@ -197,4 +197,4 @@ class TaskGraph {
     std::vector<std::uint32_t> task_at_;       ///< by block of ids: the task of the first one
 };
 
-}  // namespace orrery::inline engine
+}  // namespace orrery::engine

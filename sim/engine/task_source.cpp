@@ -1,6 +1,6 @@
 #include "sim/engine/task_source.hpp"
 
-namespace orrery::inline engine {
+namespace orrery::engine {
 
 Dispatcher::Dispatcher(Engine& engine, ResourceModel& resources, TaskSource& source, JobPlace place)
     : engine_(engine),
@@ -65,4 +65,4 @@ void Dispatcher::on_event(std::uint32_t datum) {
     }
 }
 
-}  // namespace orrery::inline engine
+}  // namespace orrery::engine

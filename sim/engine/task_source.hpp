@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace orrery::inline engine {
+namespace orrery::engine {
 
 class Dispatcher;
 
@@ -71,4 +71,4 @@ class Dispatcher final : public EventHandler, public ActivityListener, public Jo
     std::vector<ClassId> kept_;
 };
 
-}  // namespace orrery::inline engine
+}  // namespace orrery::engine

@@ -3,7 +3,7 @@
 #include "sim/network/topology/joined.hpp"
 #include "sim/network/topology/tree.hpp"
 
-namespace orrery::inline network {
+namespace orrery::network {
 
 std::vector<ResourceId> ample_links(const Fabric& fabric) {
     const FabricShape& shape = fabric.shape();
@@ -28,4 +28,4 @@ std::vector<ResourceId> ample_links(const Fabric& fabric) {
     return out;
 }
 
-}  // namespace orrery::inline network
+}  // namespace orrery::network

@@ -10,8 +10,8 @@
 
 #include <vector>
 
-namespace orrery::inline network {
+namespace orrery::network {
 
 [[nodiscard]] std::vector<ResourceId> ample_links(const Fabric& fabric);
 
-}  // namespace orrery::inline network
+}  // namespace orrery::network

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline network {
+namespace orrery::network {
 
 ResourceId AnalyticModel::add_resource(double capacity) {
     resources_.push_back(Resource{capacity, SimTime()});
@@ -169,4 +169,4 @@ ResourceReport AnalyticModel::report(std::size_t links) const {
     return out;
 }
 
-}  // namespace orrery::inline network
+}  // namespace orrery::network

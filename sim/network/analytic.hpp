@@ -15,7 +15,7 @@
 
 #include <vector>
 
-namespace orrery::inline network {
+namespace orrery::network {
 
 class AnalyticModel final : public ResourceModel, public EventHandler {
   public:
@@ -75,4 +75,4 @@ class AnalyticModel final : public ResourceModel, public EventHandler {
     std::uint64_t order_ = 0;
 };
 
-}  // namespace orrery::inline network
+}  // namespace orrery::network

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-namespace orrery::inline network {
+namespace orrery::network {
 
 const std::vector<std::string>& collective_op_names() {
     static const std::vector<std::string> kNames = {"all-reduce", "all-gather", "reduce-scatter",
@@ -235,4 +235,4 @@ Seconds seconds_alone(const Fabric& fabric, const GroupTransfer& transfer) {
     return transfer.latency + Seconds(transfer.bytes.value() * slowest);
 }
 
-}  // namespace orrery::inline network
+}  // namespace orrery::network

@@ -14,7 +14,7 @@
 #include <memory>
 #include <vector>
 
-namespace orrery::inline network {
+namespace orrery::network {
 
 enum class CollectiveOp {
     all_reduce,
@@ -101,4 +101,4 @@ struct GroupTransfer {
 /// Time that the transfer takes alone.
 [[nodiscard]] Seconds seconds_alone(const Fabric& fabric, const GroupTransfer& transfer);
 
-}  // namespace orrery::inline network
+}  // namespace orrery::network

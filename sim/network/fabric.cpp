@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline network {
+namespace orrery::network {
 
 template <class Capacity>
 std::uint32_t Fabric::reserve(std::size_t per_node, const Capacity& capacity) {
@@ -315,4 +315,4 @@ std::vector<Fabric::Link> Fabric::links() const {
     return out;
 }
 
-}  // namespace orrery::inline network
+}  // namespace orrery::network

@@ -22,7 +22,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline network {
+namespace orrery::network {
 
 class TreeTopology;
 
@@ -134,4 +134,4 @@ class Fabric {
     std::uint32_t switch_links_ = 0;
 };
 
-}  // namespace orrery::inline network
+}  // namespace orrery::network

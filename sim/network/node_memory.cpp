@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline network {
+namespace orrery::network {
 
 std::size_t NodeMemory::add(const std::string& name, double capacity) {
     names_.push_back(name);
@@ -222,4 +222,4 @@ std::vector<Demand> NodeMemory::update(GpuId gpu, const std::vector<Traffic>& tr
     return out;
 }
 
-}  // namespace orrery::inline network
+}  // namespace orrery::network

@@ -11,7 +11,7 @@
 #include "sim/device/memory_tier.hpp"
 #include "sim/network/fabric.hpp"
 
-namespace orrery::inline network {
+namespace orrery::network {
 
 class NodeMemory {
   public:
@@ -80,4 +80,4 @@ class NodeMemory {
     std::uint32_t first_node_;
 };
 
-}  // namespace orrery::inline network
+}  // namespace orrery::network

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-namespace orrery::inline network {
+namespace orrery::network {
 
 class Placement {
   public:
@@ -48,4 +48,4 @@ class Placement {
     std::vector<std::uint32_t> order_;  ///< by rank: its place; empty: its own number
 };
 
-}  // namespace orrery::inline network
+}  // namespace orrery::network

@@ -2,7 +2,7 @@
 
 #include <cctype>
 
-namespace orrery::inline network {
+namespace orrery::network {
 
 std::string kind_of_resource(std::string name) {
     while (!name.empty() && (std::isdigit(static_cast<unsigned char>(name.back())) != 0 || name.back() == ' ')) {
@@ -16,4 +16,4 @@ std::string kind_of_resource(std::string name) {
     return name;
 }
 
-}  // namespace orrery::inline network
+}  // namespace orrery::network

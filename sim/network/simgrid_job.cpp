@@ -14,7 +14,7 @@
 #include <fstream>
 #include <sstream>
 
-namespace orrery::inline network {
+namespace orrery::network {
 
 std::string write_job(const SimgridJob& job) {
     std::string out = fmt::format("{} {} {} {}\n", job.tightened ? 1 : 0, job.capacities.size(), job.messages.size(),
@@ -179,4 +179,4 @@ SimgridResult run_simgrid(const SimgridJob& job) {
     return result;
 }
 
-}  // namespace orrery::inline network
+}  // namespace orrery::network

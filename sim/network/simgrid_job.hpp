@@ -5,11 +5,13 @@
 // child is the program `orrery-simgrid`, beside the program that asks. SimGrid is our oracle for sharing (CM02 without
 // cross traffic is plain max-min) and the `simgrid` fidelity of collectives and traffic.
 
+#include "sim/base/namespaces.hpp"
+
 #include <cstdint>
 #include <string>
 #include <vector>
 
-namespace orrery::inline network {
+namespace orrery::network {
 
 struct SimgridJob {
     struct Message {
@@ -52,4 +54,4 @@ struct SimgridResult {
 void require_finished(int status);
 [[nodiscard]] SimgridResult run_simgrid(const SimgridJob& job);
 
-}  // namespace orrery::inline network
+}  // namespace orrery::network

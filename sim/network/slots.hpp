@@ -1,11 +1,13 @@
 #pragma once
 // Values in numbered slots: a slot that was given back is taken again before there are more.
 
+#include "sim/base/namespaces.hpp"
+
 #include <cstdint>
 #include <utility>
 #include <vector>
 
-namespace orrery::inline network {
+namespace orrery::network {
 
 template <class T>
 class Slots {
@@ -38,4 +40,4 @@ class Slots {
     std::vector<std::uint32_t> free_;
 };
 
-}  // namespace orrery::inline network
+}  // namespace orrery::network

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-namespace orrery::inline record {
+namespace orrery::record {
 
 double student_t(double confidence, std::size_t freedom) {
     // At 95 % and 97.5 %, for 1 to 30 degrees of freedom; beyond, the normal distribution is within 2 %.
@@ -94,4 +94,4 @@ std::vector<double> grouped(std::span<const double> series, std::size_t groups) 
     return out;
 }
 
-}  // namespace orrery::inline record
+}  // namespace orrery::record

@@ -10,12 +10,14 @@
 // Law, "Simulation Modeling and Analysis", 5th edition, sections 9.5.3 (batch means) and 9.5.1 (ratio of sums by residuals).
 // Validated by tests/sim/record/batch_means_test.cpp (autoregressive series of known mean and memory).
 
+#include "sim/base/namespaces.hpp"
+
 #include <cstddef>
 #include <optional>
 #include <span>
 #include <vector>
 
-namespace orrery::inline record {
+namespace orrery::record {
 
 /// Quantile of Student's t for a two-sided interval. Precondition: confidence 0.9 or 0.95, freedom at least 1.
 [[nodiscard]] double student_t(double confidence, std::size_t freedom);
@@ -43,4 +45,4 @@ struct BatchEstimate {
 /// The same numbers in fewer groups of equally many, the first ones left out where they do not divide.
 [[nodiscard]] std::vector<double> grouped(std::span<const double> series, std::size_t groups);
 
-}  // namespace orrery::inline record
+}  // namespace orrery::record

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline record {
+namespace orrery::record {
 
 namespace {
 
@@ -188,4 +188,4 @@ std::vector<ExpectationOutcome> judge(const std::vector<Expectation>& expectatio
     return out;
 }
 
-}  // namespace orrery::inline record
+}  // namespace orrery::record

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline record {
+namespace orrery::record {
 
 struct Expectation {
     enum class Sign : std::uint8_t { below, at_most, above, at_least };
@@ -32,4 +32,4 @@ struct Expectation {
 [[nodiscard]] std::vector<ExpectationOutcome> judge(const std::vector<Expectation>& expectations,
                                                     const Summary& summary);
 
-}  // namespace orrery::inline record
+}  // namespace orrery::record

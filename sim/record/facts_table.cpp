@@ -7,12 +7,13 @@
 
 #include <fmt/format.h>
 
-namespace orrery::inline record {
+namespace orrery::record {
 
 const std::string& FactsRow::text(const std::string& column) const {
     const auto found = cells.find(column);
     if (found == cells.end()) {
-        throw ConfigError({Diagnostic{file, line, 1, fmt::format("has no column '{}'", column), ErrorCode::malformed_trace}});
+        throw ConfigError(
+            {Diagnostic{file, line, 1, fmt::format("has no column '{}'", column), ErrorCode::malformed_trace}});
     }
     return found->second;
 }
@@ -20,7 +21,8 @@ const std::string& FactsRow::text(const std::string& column) const {
 double FactsRow::number(const std::string& column) const {
     double value = 0;
     if (!parse_number(text(column), value)) {
-        throw ConfigError({Diagnostic{file, line, 1, fmt::format("'{}' is no number for {}", text(column), column), ErrorCode::malformed_trace}});
+        throw ConfigError({Diagnostic{file, line, 1, fmt::format("'{}' is no number for {}", text(column), column),
+                                      ErrorCode::malformed_trace}});
     }
     return value;
 }
@@ -39,4 +41,4 @@ std::vector<FactsRow> read_facts_table(const std::string& path, char separator) 
     return rows;
 }
 
-}  // namespace orrery::inline record
+}  // namespace orrery::record

@@ -1,11 +1,13 @@
 #pragma once
 // Small tables of facts: cells under a header, comments after '#'.
 
+#include "sim/base/namespaces.hpp"
+
 #include <map>
 #include <string>
 #include <vector>
 
-namespace orrery::inline record {
+namespace orrery::record {
 
 /// One row: cells by column, and where it stands.
 struct FactsRow {
@@ -21,4 +23,4 @@ struct FactsRow {
 /// Reads a table; the last column may hold separators. Throws ConfigError for unreadable files and rows of another length.
 [[nodiscard]] std::vector<FactsRow> read_facts_table(const std::string& path, char separator = ',');
 
-}  // namespace orrery::inline record
+}  // namespace orrery::record

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline record {
+namespace orrery::record {
 
 const std::vector<MetricRow>& metric_table() {
     static const std::vector<MetricRow> kRows = {
@@ -201,4 +201,4 @@ std::string with_arrow(const std::string& name) {
     return name + (better == Better::neither ? "" : better == Better::lower ? " \u2193" : " \u2191");
 }
 
-}  // namespace orrery::inline record
+}  // namespace orrery::record

@@ -2,10 +2,12 @@
 // What each metric means: one row per metric that a summary can have. `orrery list metrics`, `orrery help METRIC`, the reference and the
 // cards of reports come from it.
 
+#include "sim/base/namespaces.hpp"
+
 #include <string>
 #include <vector>
 
-namespace orrery::inline record {
+namespace orrery::record {
 
 enum class Better { neither, lower, higher };
 
@@ -30,4 +32,4 @@ struct MetricRow {
 /// The name with an arrow to its better side, for heads of tables; as it is where there is none.
 [[nodiscard]] std::string with_arrow(const std::string& name);
 
-}  // namespace orrery::inline record
+}  // namespace orrery::record

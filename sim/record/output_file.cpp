@@ -14,7 +14,7 @@
 #include <cstring>
 #include <filesystem>
 
-namespace orrery::inline record {
+namespace orrery::record {
 
 namespace {
 
@@ -142,4 +142,4 @@ void write_file(const std::string& path, const std::string& text) {
     part.keep();
 }
 
-}  // namespace orrery::inline record
+}  // namespace orrery::record

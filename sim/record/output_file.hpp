@@ -5,10 +5,12 @@
 // target's name when it is whole and on the disk. Errors, TERM, INT and HUP remove it. Validated by
 // tests/sim/record/output_file_test.cpp.
 
+#include "sim/base/namespaces.hpp"
+
 #include <string>
 #include <vector>
 
-namespace orrery::inline record {
+namespace orrery::record {
 
 /// A new, empty file beside a target; removed with its scope unless it took the target's name.
 class PartFile {
@@ -38,4 +40,4 @@ class PartFile {
     bool kept_ = false;
 };
 
-}  // namespace orrery::inline record
+}  // namespace orrery::record

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <memory>
 
-namespace orrery::inline record {
+namespace orrery::record {
 
 namespace {
 
@@ -43,4 +43,4 @@ std::string sqlite_damage(sqlite3* database, const std::string& path) {
     return "";
 }
 
-}  // namespace orrery::inline record
+}  // namespace orrery::record

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <numeric>
 
-namespace orrery::inline record {
+namespace orrery::record {
 
 namespace {
 
@@ -181,4 +181,4 @@ std::string to_chrome_trace(const Timeline& timeline) {
     return out + "]}\n";
 }
 
-}  // namespace orrery::inline record
+}  // namespace orrery::record

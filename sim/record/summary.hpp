@@ -1,6 +1,8 @@
 #pragma once
 // What a run reports: metrics with units and intervals, a breakdown, notes; and its writers.
 
+#include "sim/base/namespaces.hpp"
+
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -9,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace orrery::inline record {
+namespace orrery::record {
 
 /// The value of a metric of which the run measured nothing, such as a latency when no request was answered.
 inline constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
@@ -108,4 +110,4 @@ struct Timeline {
 /// Throws ConfigError when the place cannot be written.
 void write_file(const std::string& path, const std::string& text);
 
-}  // namespace orrery::inline record
+}  // namespace orrery::record

@@ -11,7 +11,7 @@
 #include <iterator>
 #include <memory>
 
-namespace orrery::inline record {
+namespace orrery::record {
 
 namespace {
 
@@ -122,4 +122,4 @@ std::string table_file(const std::string& path, const Table& table) {
     return table_format_of(path) == TableFormat::csv ? to_csv(table) : to_sqlite(table);
 }
 
-}  // namespace orrery::inline record
+}  // namespace orrery::record

@@ -4,13 +4,15 @@
 // A number that is not known (NaN) is an empty field of CSV and NULL in SQLite. Where SQLite stores a column of whole numbers it stores
 // integers. Validated by tests/sim/record/table_file_test.cpp.
 
+#include "sim/base/namespaces.hpp"
+
 #include <cstddef>
 #include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
-namespace orrery::inline record {
+namespace orrery::record {
 
 /// Rows are made as they are written: there may be millions.
 struct Table {
@@ -34,4 +36,4 @@ enum class TableFormat { csv, sqlite };
 /// The text or bytes of a table as a file of this name holds them. Throws ConfigError as table_format_of does.
 [[nodiscard]] std::string table_file(const std::string& path, const Table& table);
 
-}  // namespace orrery::inline record
+}  // namespace orrery::record

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace orrery::inline record {
+namespace orrery::record {
 
 namespace {
 
@@ -126,4 +126,4 @@ std::vector<std::string_view> TableReader::next_cells() {
     return cells;
 }
 
-}  // namespace orrery::inline record
+}  // namespace orrery::record

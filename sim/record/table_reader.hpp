@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace orrery::inline record {
+namespace orrery::record {
 
 /// The lines of a file that may be larger than memory, one after another.
 class InputLines {
@@ -71,4 +71,4 @@ class TableReader {
     std::vector<Diagnostic> errors_;
 };
 
-}  // namespace orrery::inline record
+}  // namespace orrery::record

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline simulation {
+namespace orrery::run {
 
 const std::vector<std::string>& library_names() {
     static const std::vector<std::string> kNames = {"nccl", "vllm", "sglang", "trtllm", "ideal"};
@@ -101,4 +101,4 @@ RunSettings run_settings(const NetworkSpec& network, std::vector<LinkEvent> link
     return out;
 }
 
-}  // namespace orrery::inline simulation
+}  // namespace orrery::run

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline simulation {
+namespace orrery::run {
 
 /// Libraries of collectives: as measured, with an engine's own all-reduce, or links without any cost of a library.
 enum class LibraryKind { nccl, vllm, sglang, trtllm, ideal };
@@ -49,4 +49,4 @@ void describe(Fields& fields, NetworkSpec& network, const NetworkUse& use);
 [[nodiscard]] RunSettings run_settings(const NetworkSpec& network, std::vector<LinkEvent> link_events,
                                        std::uint64_t seed);
 
-}  // namespace orrery::inline simulation
+}  // namespace orrery::run

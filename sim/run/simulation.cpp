@@ -5,7 +5,7 @@
 #include "sim/network/analytic.hpp"
 #include "sim/network/packet/packet_model.hpp"
 
-namespace orrery::inline simulation {
+namespace orrery::run {
 
 namespace {
 
@@ -122,4 +122,4 @@ PacketReport Simulation::packet_report() const {
     return packets_ != nullptr ? packets_->packet_report() : PacketReport();
 }
 
-}  // namespace orrery::inline simulation
+}  // namespace orrery::run

@@ -18,11 +18,11 @@
 #include <memory>
 #include <optional>
 
-namespace orrery::inline network {
+namespace orrery::network {
 class PacketModel;
 }
 
-namespace orrery::inline simulation {
+namespace orrery::run {
 
 /// How the network, and all that is shared, is simulated.
 enum class Fidelity { analytic, fluid, simgrid, packet };
@@ -86,4 +86,4 @@ class Simulation {
     std::vector<SimTime> starts_;
 };
 
-}  // namespace orrery::inline simulation
+}  // namespace orrery::run

@@ -219,7 +219,7 @@ void bench_scale() {
         in_child([&] {
             const Scenario s = load_scenario(root + "/" + file, overrides, test::data());
             RunOutput out;
-            const double seconds = seconds_of([&] { out = run(s, test::models(), {}); });
+            const double seconds = seconds_of([&] { out = run_scenario(s, test::model_cache(), {}); });
             const Metric* messages = out.summary.find("messages");
             fmt::print("  {:<58} {:>8.3f} s {:>8.0f} MiB {:>12} events{}\n", what, seconds, peak_mib(),
                        out.summary.events,
@@ -251,7 +251,7 @@ void bench_cost() {
         parse_yaml("orrery: 1\nkind: collective\ncluster: {nodes: 1, node: dgx-h200}\ncollective: {size: 1 MiB}\n",
                    "cost"),
         "cost", test::data());
-    const CostModel& model = test::models().device(scenario.cluster.node.gpu, ComputeKind::calibrated);
+    const CostModel& model = test::model_cache().device(scenario.cluster.node.gpu, ComputeKind::calibrated);
     const auto measure = [&](const char* name, const auto& operation) {
         constexpr int kPrices = 1'000'000;
         double sum = 0;

@@ -58,7 +58,7 @@ PacketSpec with_queues(const std::string& kind) {
     return spec;
 }
 
-void report(const std::string& name, packet::Network& network, double seconds) {
+void report_case(const std::string& name, packet::Network& network, double seconds) {
     const PacketStatistics s = network.statistics();
     fmt::print("{:<34} {:>11} hops {:>11} of acks {:>11} events {:7.3f} s CPU {:6.2f} M hops/s {:6.1f} B per packet\n",
                name, s.packet_hops, s.control_hops, s.events, seconds,
@@ -78,7 +78,7 @@ void finish(const std::string& name, packet::Network& network) {
     const double seconds = cpu_seconds() - before;
     const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - began;
     network.require_finished();
-    report(name, network, seconds);
+    report_case(name, network, seconds);
     fmt::print("{:<34} {:.3f} s wall, {} steps of threads\n", "", wall.count(), network.steps());
 }
 
@@ -137,7 +137,7 @@ void ring() {
             }
         }
     }
-    report("ring all-reduce of 64 MiB, 128", network, cpu_seconds() - before);
+    report_case("ring all-reduce of 64 MiB, 128", network, cpu_seconds() - before);
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ engine: {{tensor: 8, router: least-requests, {}
                                          changes);
     const orrery::Scenario scenario = read_scenario(orrery::parse_yaml(text, name), name, models.data());
     const double start = cpu_seconds();
-    const orrery::RunOutput out = run(scenario, models, {});
+    const orrery::RunOutput out = run_scenario(scenario, models, {});
     const double seconds = cpu_seconds() - start;
     const double requests = out.summary.find("requests")->value;
     rusage usage{};

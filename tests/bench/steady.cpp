@@ -81,8 +81,8 @@ void print_ratios(const Case& one, orrery::ModelCache& models) {
     orrery::RunOptions longer;
     longer.steady.batch *= 20;
     longer.steady.most *= 20;
-    const orrery::Summary own = run(scenario, models, {}).summary;
-    const orrery::Summary far = run(scenario, models, longer).summary;
+    const orrery::Summary own = run_scenario(scenario, models, {}).summary;
+    const orrery::Summary far = run_scenario(scenario, models, longer).summary;
     orrery::CapacityOptions options;
     options.seeds = 5;
     orrery::CapacityOptions twenty = options;

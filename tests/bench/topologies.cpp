@@ -48,7 +48,7 @@ void all_reduce(const char* name, const std::string& cluster, const std::string&
                 const std::string& network = "") {
     const Scenario scenario = test::scenario(scenario_of(cluster, rest) + network);
     RunOutput out;
-    const double seconds = seconds_of([&] { out = run(scenario, test::models(), {}); });
+    const double seconds = seconds_of([&] { out = run_scenario(scenario, test::model_cache(), {}); });
     fmt::print("  {:<34} {:>8.3f} s {:>10.3f} ms simulated\n", name, seconds,
                1e3 * out.summary.find("collective_time_s")->value);
 }
@@ -73,8 +73,8 @@ int main() {
               "{kind: switch, size: 32, link: 25 GB/s}, {kind: ring, size: 32, link: 10 GB/s}]}}");
     build("racks of NVL72", "{nodes: 228, node: gb200-nvl72, fabric: {kind: rail-only}}");
     build("two sites", hosts +
-                             "{kind: sites, link: 100 Gbps, sites: [{name: a, nodes: 8192}, {name: b, nodes: 8192}], "
-                             "wan: [{from: a, to: b, link: 100 Gbps, latency: 10 ms}]}}");
+                           "{kind: sites, link: 100 Gbps, sites: [{name: a, nodes: 8192}, {name: b, nodes: 8192}], "
+                           "wan: [{from: a, to: b, link: 100 Gbps, latency: 10 ms}]}}");
     build("graph of 512 switches", hosts + graph() + "}");
     fmt::print("all-reduce of 1 GiB, one node for all\n");
     all_reduce("torus 8x8x8", "{nodes: 512, node: tpu-v5p, fabric: {preset: tpu-v5p-pod, shape: 8x8x8}}", "");

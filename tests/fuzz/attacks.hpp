@@ -4,6 +4,8 @@
 // Each is a folder of files and a command on them. What must hold of all: it ends within 20 s, with exit code 0, 1, 2 or 3, by no
 // signal, with every file as it was; and what is surely wrong is refused, where it stands in a file with the line.
 
+#include "sim/base/namespaces.hpp"
+
 #include <map>
 #include <string>
 #include <vector>

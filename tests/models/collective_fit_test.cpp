@@ -1,5 +1,5 @@
-#include "models/calibration/collectives.hpp"
 #include "models/collective_fit.hpp"
+#include "models/calibration/collectives.hpp"
 #include "models/collective_library.hpp"
 #include "tests/support/support.hpp"
 
@@ -17,7 +17,7 @@ double two_algorithms(double bytes) {
     return bytes < 1048576 ? 5e-6 + bytes / 20e9 : 12e-6 + bytes / 100e9 + 8e-9 * std::sqrt(bytes);
 }
 
-std::vector<CollectivePoint> sweep(double (*seconds)(double)) {
+std::vector<CollectivePoint> sweep_case(double (*seconds)(double)) {
     std::vector<CollectivePoint> points;
     for (double bytes = 512; bytes < 1e9; bytes *= 2) {
         points.push_back({bytes, seconds(bytes), ""});
@@ -28,7 +28,7 @@ std::vector<CollectivePoint> sweep(double (*seconds)(double)) {
 }  // namespace
 
 TEST_CASE("a fit of collectives finds the switch point and the constants of both algorithms") {
-    const CollectiveCurve curve = fit_collective(sweep(two_algorithms));
+    const CollectiveCurve curve = fit_collective(sweep_case(two_algorithms));
     REQUIRE(curve.pieces.size() == 2);
     CHECK(curve.pieces[0].from == 0);
     CHECK(curve.pieces[1].from == doctest::Approx(std::sqrt(524288.0 * 1048576.0)));
@@ -44,7 +44,7 @@ TEST_CASE("a fit of collectives finds the switch point and the constants of both
 }
 
 TEST_CASE("no piece spans two algorithms that the trace names, however alike they are") {
-    std::vector<CollectivePoint> points = sweep([](double bytes) { return 5e-6 + bytes / 20e9; });
+    std::vector<CollectivePoint> points = sweep_case([](double bytes) { return 5e-6 + bytes / 20e9; });
     for (CollectivePoint& point : points) {
         point.algorithm = point.bytes < 65536 ? "tree" : "ring";
     }

@@ -103,7 +103,7 @@ TEST_CASE(
 TEST_CASE("no GEMM beats the device's peak, whatever its shape") {
     for (const std::string& name : test::data().names(kDevicePresets)) {
         const DeviceSpec spec = device_named(name);
-        const CostModel& model = test::models().device(spec, ComputeKind::calibrated);
+        const CostModel& model = test::model_cache().device(spec, ComputeKind::calibrated);
         for (double m = 1; m < 40000; m *= 1.9) {
             for (double n = 64; n < 70000; n *= 2.7) {
                 for (double k = 64; k < 70000; k *= 3.1) {
@@ -120,7 +120,8 @@ TEST_CASE("no GEMM beats the device's peak, whatever its shape") {
     }
 }
 
-TEST_CASE("a token of decoding reads its weights where memory is fast beside arithmetic, and is no compute of a large tile") {
+TEST_CASE(
+    "a token of decoding reads its weights where memory is fast beside arithmetic, and is no compute of a large tile") {
     DeviceSpec slow = device_named("h100-sxm");  // six times the bytes a FLOP of H100
     slow.flops_bf16.value = 148e12;
     slow.flops_fp32.value = 44e12;
@@ -148,7 +149,7 @@ TEST_CASE("the measured ceilings of sustained GEMMs come out within 12 per cent"
     for (const auto& row : {std::pair{"a100-sxm-80g", 256.5}, {"h100-sxm", 794.5}, {"h200-sxm", 697.0}}) {
         const std::string name = row.first;
         const double ceiling = row.second;
-        const CostModel& model = test::models().device(device_named(name), ComputeKind::calibrated);
+        const CostModel& model = test::model_cache().device(device_named(name), ComputeKind::calibrated);
         double best = 0;
         for (const double m : {2048.0, 4096.0, 8192.0}) {
             for (const double n : {4096.0, 8192.0, 12288.0}) {
@@ -166,7 +167,7 @@ TEST_CASE("8-bit gradients split their accumulator where the device promotes, ot
         device.split_accumulator.value = 1.2;
         device.power_knee.value = 0;  // the clock stays
         const auto seconds = [&](const Gemm& gemm) {
-            return test::models().device(device, kind).seconds(gemm).value();
+            return test::model_cache().device(device, kind).seconds(gemm).value();
         };
         Gemm gradient{8192, 8192, 8192, 1, Precision::fp8, 0};
         const double fast = seconds(gradient);
@@ -185,7 +186,7 @@ TEST_CASE("8-bit gradients split their accumulator where the device promotes, ot
 
 TEST_CASE("a product that quantises its activations takes what the kernel before takes beyond its bytes") {
     const DeviceSpec device = device_named("h100-sxm");
-    const CostModel& model = test::models().device(device, ComputeKind::calibrated);
+    const CostModel& model = test::model_cache().device(device, ComputeKind::calibrated);
     const Calibrated calibrated(device, test::data());
     const QuantisationLaw law = calibrated.fit(KernelKind::gemm, KernelFormat::fp8)->quantisation;
     REQUIRE(law.value > 0);
@@ -440,7 +441,8 @@ TEST_CASE(
     // So do those whose switches reduce, where NVLink then decides about H100: 8,776.3 and 5,784.8 us for 2 GiB over two nodes
     // (dstackai/dstack@511c318: Nebius, Lambda).
     const GroupLayout whole{16, 2, BytesPerSecond(400e9)};
-    for (const auto& [links, rate, measured] : {std::tuple{"nvlink4", 450e9, 8776.3e-6}, {"nvlink5", 900e9, 5784.8e-6}}) {
+    for (const auto& [links, rate, measured] :
+         {std::tuple{"nvlink4", 450e9, 8776.3e-6}, {"nvlink5", 900e9, 5784.8e-6}}) {
         const auto switched = make_collectives(links, "nccl", test::data(), "infiniband-nvls");
         const double bytes = 2048.0 * 1024 * 1024;
         const CollectivePrice price =

@@ -130,7 +130,8 @@ TEST_CASE("rows of training's kernels are priced as what they are, and enter no 
     CHECK(price(split) / price(plain) == doctest::Approx(device.split_accumulator.value).epsilon(0.01));
     const double sums = 6 * 0.71 * 8192.0 * 8192 / (device.memory_bandwidth.value * device.memory_efficiency.value);
     CHECK(price(summed) - price(plain) == doctest::Approx(sums).epsilon(1e-6));
-    const std::string attention = "attention_training,bf16,batch=1 queries=8192 keys=8192 heads=32 kv_heads=32 head_dim=128";
+    const std::string attention =
+        "attention_training,bf16,batch=1 queries=8192 keys=8192 heads=32 kv_heads=32 head_dim=128";
     const TraceRow newest = row(attention, "", "torch-2.11.0");
     const TraceRow flash2 = row(attention, "", "torch-2.11.0/flash");
     CHECK(price(newest) / price(flash2) == doctest::Approx(device.flash2.value).epsilon(0.01));

@@ -1,7 +1,7 @@
 // What boards draw, and what a power limit does to kernels.
 
-#include "models/power_capped.hpp"
 #include "sim/device/power.hpp"
+#include "models/power_capped.hpp"
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "tools/calibration/collections.hpp"
@@ -106,14 +106,14 @@ TEST_CASE("under a power limit products slow with the clock by the law of measur
 
 TEST_CASE("a power limit slows training, less than the clock of its products, and lowers its energy") {
     const auto run_at = [](const char* limit) {
-        return run(test::scenario(std::string(R"(orrery: 1
+        return run_scenario(test::scenario(std::string(R"(orrery: 1
 kind: training
 cluster: {nodes: 1, node: {preset: dgx-h100, gpu: {preset: h100-sxm, power_limit: )") +
-                                  limit + R"(}}}
+                                           limit + R"(}}}
 model: {layers: 8, hidden: 4096, heads: 32, vocabulary: 32000, sequence: 4096}
 plan: {tensor: 8, global_batch: 4}
 )"),
-                   test::models(), {})
+                            test::model_cache(), {})
             .summary;
     };
     const Summary full = run_at("0 W");
@@ -131,14 +131,14 @@ plan: {tensor: 8, global_batch: 4}
 
 TEST_CASE("a budget of a rack or of the cluster holds each GPU to its share, as a limit of its own would") {
     const auto run_with = [](const char* limit, const char* power) {
-        return run(test::scenario(std::string(R"(orrery: 1
+        return run_scenario(test::scenario(std::string(R"(orrery: 1
 kind: training
 cluster: {nodes: 2, node: {preset: dgx-h100, gpu: {preset: h100-sxm, power_limit: )") +
-                                  limit + "}}" + power + R"(}
+                                           limit + "}}" + power + R"(}
 model: {layers: 8, hidden: 4096, heads: 32, vocabulary: 32000, sequence: 4096}
 plan: {tensor: 8, data: 2, global_batch: 8}
 )"),
-                   test::models(), {})
+                            test::model_cache(), {})
             .summary;
     };
     const Summary held = run_with("400 W", "");
@@ -162,16 +162,16 @@ plan: {tensor: 8, data: 2, global_batch: 8}
 TEST_CASE(
     "synchronous training swings between full power and idle: data parallelism over a slow network, all at once") {
     const auto swing = [](const char* cluster, int replicas) {
-        return run(test::scenario(fmt::format(R"(orrery: 1
+        return run_scenario(test::scenario(fmt::format(R"(orrery: 1
 kind: training
 cluster: {{nodes: {1}, node: dgx-h100, power: {{cluster: 20 kW}}, {0}}}
 model: {{layers: 8, hidden: 4096, heads: 32, vocabulary: 32000, sequence: 4096}}
 plan: {{tensor: 8, data: {1}, global_batch: 16}}
 software: {{preset: megatron-core-2024, step_overhead: 0 s}}
 )",
-                                              cluster, replicas)
-                                      .c_str()),
-                   test::models(), {})
+                                                       cluster, replicas)
+                                               .c_str()),
+                            test::model_cache(), {})
             .summary;
     };
     const Summary slow = swing("fabric: {link: 5 Gbps}", 2);

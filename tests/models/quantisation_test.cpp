@@ -1,5 +1,5 @@
-#include "models/calibration/points.hpp"
 #include "models/calibration/quantisation.hpp"
+#include "models/calibration/points.hpp"
 #include "tests/support/support.hpp"
 #include "topologies/device_preset.hpp"
 
@@ -19,7 +19,7 @@ double wide(double m, double n, double k) {
     return 4e-6 + m * n * k / 3e14 + (m * k + n * k + m * n) * 2 / 3e12;
 }
 
-Trace sweep(const std::vector<int>& widths) {
+Trace sweep_case(const std::vector<int>& widths) {
     std::string text =
         "# orrery-trace: 1\n# device: h100-sxm\n# source: test\n# date: 2026-11-23\n"
         "op,dtype,shape,median_ns,kernels\n";
@@ -47,7 +47,7 @@ std::vector<const TraceRow*> rows_of(const Trace& trace) {
 }  // namespace
 
 TEST_CASE("quantisation: thin products show its law, and every row is cleared of it") {
-    const Trace trace = sweep({32, 64, 128, 4096});
+    const Trace trace = sweep_case({32, 64, 128, 4096});
     const DeviceSpec device = read_device("h100-sxm", test::data());
     const Quantisations found(rows_of(trace), device);
     REQUIRE(found.laws().size() == 1);
@@ -71,7 +71,7 @@ TEST_CASE("quantisation: thin products show its law, and every row is cleared of
 
 TEST_CASE(
     "quantisation: without thin products it takes the bytes of a streaming kernel, and one kernel alone nothing") {
-    const Trace trace = sweep({4096});
+    const Trace trace = sweep_case({4096});
     const DeviceSpec device = read_device("h100-sxm", test::data());
     const Quantisations found(rows_of(trace), device);
     CHECK(found.laws().empty());

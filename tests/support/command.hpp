@@ -1,6 +1,8 @@
 #pragma once
 // Runs the program as a user would, in folders that go with their scope.
 
+#include "sim/base/namespaces.hpp"
+
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <sys/wait.h>

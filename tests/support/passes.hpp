@@ -12,7 +12,7 @@ namespace orrery::test {
 template <class Asked>
 auto priced(const Scenario& s, const Asked& asked) {
     const Fabric fabric(shape_of(s.cluster, s.cluster_mark));
-    const TrainingInput in = training_input(s, models(), fabric, Placement(fabric));
+    const TrainingInput in = training_input(s, model_cache(), fabric, Placement(fabric));
     return asked(PassCost(in.model, in.plan, in.software, in.device, in.gpu, in.fabric, in.collectives, in.paths));
 }
 

@@ -3,15 +3,15 @@
 // need no scenario do without.
 
 #include "tests/support/support.hpp"
-#include "tools/driver/model_cache.hpp"
 #include "tools/driver/kind.hpp"
+#include "tools/driver/model_cache.hpp"
 
 #include <string>
 
 namespace orrery::test {
 
 /// Models are slow to load and free of state: one cache serves all tests.
-inline ModelCache& models() {
+inline ModelCache& model_cache() {
     static ModelCache cache(data());
     return cache;
 }

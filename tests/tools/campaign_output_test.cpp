@@ -31,7 +31,7 @@ const CampaignLever& lever(const Explanation& why, const std::string& words) {
 }  // namespace
 
 TEST_CASE("explain says what a given fault would have cost with faster recovery, to the second") {
-    const Explanation why = explain(scenario_file("gpu-fail-stop"), test::models());
+    const Explanation why = explain_scenario(scenario_file("gpu-fail-stop"), test::model_cache());
     REQUIRE(why.campaign);
     constexpr double kLength = 36000;
     // 30 s of heartbeat, 300 s of diagnosis and 120 s of restart, each halved; useful time is what they give back, less what the
@@ -45,7 +45,7 @@ TEST_CASE("explain says what a given fault would have cost with faster recovery,
     CHECK(lever(why, "rates").change == 0);
     CHECK(why.campaign->levers.front().change >= why.campaign->levers.back().change);
     CHECK(why.verdict.find("of the campaign is useful") != std::string::npos);
-    CHECK(!explain(test::scenario(test::kSmallTraining), test::models()).campaign);
+    CHECK(!explain_scenario(test::scenario(test::kSmallTraining), test::model_cache()).campaign);
 }
 
 TEST_CASE("what-ifs of drawn faults have an interval over pairs of runs with equal seeds") {
@@ -55,7 +55,7 @@ TEST_CASE("what-ifs of drawn faults have an interval over pairs of runs with equ
     process.component = Component::host;
     process.mtbf_s = 16 * 7200;
     scenario.as<TrainingKind>().faults.processes = {process};
-    const Explanation why = explain(scenario, test::models());
+    const Explanation why = explain_scenario(scenario, test::model_cache());
     REQUIRE(why.campaign);
     CHECK(why.campaign->runs == 16);
     CHECK(lever(why, "rates").change > lever(why, "rates").noise);
@@ -66,14 +66,15 @@ TEST_CASE("what-ifs of drawn faults have an interval over pairs of runs with equ
 
 TEST_CASE("the report draws the campaign by cause, and what would change its goodput") {
     const Scenario scenario = scenario_file("gpu-fail-stop");
-    const RunOutput out = run(scenario, test::models(), {});
-    const std::string page = run_report(scenario, out, explain(scenario, test::models()));
+    const RunOutput out = run_scenario(scenario, test::model_cache(), {});
+    const std::string page = run_report(scenario, out, explain_scenario(scenario, test::model_cache()));
     for (const char* words :
          {"Where the time of the campaign goes", "What would change goodput", "lost_work", "diagnosis"}) {
         CHECK_MESSAGE(page.find(words) != std::string::npos, words);
     }
     const Scenario plain = test::scenario(test::kSmallTraining);
-    const std::string other = run_report(plain, run(plain, test::models(), {}), explain(plain, test::models()));
+    const std::string other =
+        run_report(plain, run_scenario(plain, test::model_cache(), {}), explain_scenario(plain, test::model_cache()));
     CHECK(other.find("Where the time of the campaign goes") == std::string::npos);
 }
 

@@ -26,7 +26,7 @@ std::string one_server(const std::string& rest) {
 }
 
 double service_seconds() {
-    return run(scenario(one_server("")), models(), {}).summary.find("ttft_s.p50")->value;
+    return run_scenario(scenario(one_server("")), model_cache(), {}).summary.find("ttft_s.p50")->value;
 }
 
 }  // namespace
@@ -37,7 +37,7 @@ TEST_CASE("capacity: of a server that takes one request at a time it is where th
     CapacityOptions options;
     options.tolerance = 1e-4;
     const Capacity found =
-        find_capacity(scenario(one_server(fmt::format("slo: {{ttft: {:.9f} s}}\n", limit))), models(), options);
+        find_capacity(scenario(one_server(fmt::format("slo: {{ttft: {:.9f} s}}\n", limit))), model_cache(), options);
     // At gaps g < s the n-th request (from 0) waits n (s - g); the last of 90 % of 200 may wait 9 s.
     const double gap = service - (limit - service) / 179;
     CHECK(found.rate * gap == doctest::Approx(1).epsilon(0.002));
@@ -52,7 +52,7 @@ TEST_CASE("capacity: of a server that takes one request at a time it is where th
     // Of the 99th percentile the limit is stricter: only the last two may wait longer.
     options.percentile = 99;
     const Capacity strict =
-        find_capacity(scenario(one_server(fmt::format("slo: {{ttft: {:.9f} s}}\n", limit))), models(), options);
+        find_capacity(scenario(one_server(fmt::format("slo: {{ttft: {:.9f} s}}\n", limit))), model_cache(), options);
     CHECK(strict.rate < found.rate);
     CHECK(strict.rate * (service - (limit - service) / 198) == doctest::Approx(1).epsilon(0.002));
 }
@@ -61,7 +61,7 @@ TEST_CASE("capacity: seeds give an interval, even arrivals hardly any, and both 
     const std::string text = one_server("slo: {ttft: 1 s}\n");
     CapacityOptions options;
     options.seeds = 3;
-    const Capacity even = find_capacity(scenario(text), models(), options);
+    const Capacity even = find_capacity(scenario(text), model_cache(), options);
     CHECK(even.by_seed.size() == 3);
     // Chance moves nothing: what is left is how far interpolation is trusted.
     CHECK(even.by_seed.front() == doctest::Approx(even.by_seed.back()).epsilon(1e-9));
@@ -70,10 +70,10 @@ TEST_CASE("capacity: seeds give an interval, even arrivals hardly any, and both 
     CHECK(even.high / even.low < 1 + options.tolerance);
     std::string random = text;
     random.replace(random.find("fixed"), 5, "poisson");
-    const Capacity one = find_capacity(scenario(random), models(), options);
+    const Capacity one = find_capacity(scenario(random), model_cache(), options);
     CHECK(one.low < one.rate);
     CHECK(one.rate < one.high);
-    CHECK(one.by_seed == find_capacity(scenario(random), models(), options).by_seed);
+    CHECK(one.by_seed == find_capacity(scenario(random), model_cache(), options).by_seed);
 }
 
 TEST_CASE("capacity: a trace is played faster until it is too fast") {
@@ -88,15 +88,15 @@ TEST_CASE("capacity: a trace is played faster until it is too fast") {
                     "orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\nmodel: llama-2-70b\n"
                     "engine: {tensor: 8, scheduler: {kind: static, max_sequences: 1}}\nrequests: {trace: "
                     "trace.csv}\nslo: {ttft: 1 s}\n");
-    const Capacity played = find_capacity(load_scenario(file, {}, data()), models(), {});
-    const Capacity made = find_capacity(scenario(one_server("slo: {ttft: 1 s}\n")), models(), {});
+    const Capacity played = find_capacity(load_scenario(file, {}, data()), model_cache(), {});
+    const Capacity made = find_capacity(scenario(one_server("slo: {ttft: 1 s}\n")), model_cache(), {});
     CHECK(played.rate == doctest::Approx(made.rate).epsilon(0.03));
 }
 
 TEST_CASE("capacity: what cannot be searched says why") {
     const auto message = [](const std::string& text, const CapacityOptions& options = {}) -> std::string {
         try {
-            (void)find_capacity(scenario(text), models(), options);
+            (void)find_capacity(scenario(text), model_cache(), options);
         } catch (const Error& error) {
             return error.what();
         }
@@ -147,7 +147,7 @@ TEST_CASE("serving plans: the best of the list is the best of all, and its assig
                                         [&](const RankedServing& plan) { return plan.engine.split == want_split; });
         const Scenario again = load_scenario(file, assignments_of(found->engine), data());
         CHECK(describe_serving(again.as<ServingKind>().engine) == describe_serving(found->engine));
-        CHECK(find_capacity(again, models(), options.capacity).rate == doctest::Approx(found->rate).epsilon(0.06));
+        CHECK(find_capacity(again, model_cache(), options.capacity).rate == doctest::Approx(found->rate).epsilon(0.06));
     }
 }
 

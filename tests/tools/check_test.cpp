@@ -93,13 +93,14 @@ TEST_CASE("check: a device 5 % slower is a regression with its cause, a table to
 TEST_CASE("check: tolerance and direction decide what is a regression") {
     const Folder folder;
     const std::string scenario = folder.file("scenario.yaml", kSmallTraining);
-    const double time = run(test::scenario(kSmallTraining), models(), {}).summary.find("iteration_time_s")->value;
+    const double time =
+        run_scenario(test::scenario(kSmallTraining), model_cache(), {}).summary.find("iteration_time_s")->value;
     const auto verdict = [&](double expected, const std::string& rest) {
         const std::string path = folder.file(
             "b.yaml", fmt::format("orrery-baseline: 1\nscenario: scenario.yaml\nmetrics: {{iteration_time_s: "
                                   "{{value: {:.12g}{}}}}}\n",
                                   expected, rest));
-        const BaselineOutcome out = check_baseline(load_baseline(path), models());
+        const BaselineOutcome out = check_baseline(load_baseline(path), model_cache());
         REQUIRE(out.metrics.size() == 1);
         CHECK(out.passed() == (out.metrics[0].verdict != Verdict::regressed));
         return out.metrics[0].verdict;

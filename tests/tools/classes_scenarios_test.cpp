@@ -29,7 +29,7 @@ std::string network_for(const std::string& traffic, const std::string& settings,
 }
 
 Summary summary_of(const std::string& text) {
-    return run(test::scenario(text), test::models(), {}).summary;
+    return run_scenario(test::scenario(text), test::model_cache(), {}).summary;
 }
 
 constexpr const char* kWindow = ", paths: ecmp, transport: {kind: window}, classes: ";

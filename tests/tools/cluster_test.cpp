@@ -1,9 +1,9 @@
 // Several jobs on one cluster.
 
+#include "tools/driver/kinds/cluster.hpp"
 #include "tests/support/command.hpp"
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
-#include "tools/driver/kinds/cluster.hpp"
 #include "tools/driver/kinds/training.hpp"
 
 #include <doctest/doctest.h>
@@ -43,7 +43,7 @@ double value(const Summary& summary, const std::string& name) {
 }
 
 Summary run_text(const std::string& text) {
-    return run(test::scenario(text), test::models(), {}).summary;
+    return run_scenario(test::scenario(text), test::model_cache(), {}).summary;
 }
 
 }  // namespace
@@ -106,13 +106,15 @@ TEST_CASE("a training job and a serving pool on one fabric slow each other, flui
         const std::vector<std::string> changes = {std::string("network.fidelity=") + fidelity,
                                                   "cluster.fabric.oversubscription=16"};
         Scenario scenario = load_scenario(file, changes, test::data());
-        const RunOutput both = run(scenario, test::models(), {});
+        const RunOutput both = run_scenario(scenario, test::model_cache(), {});
         Scenario training = scenario;
         training.as<ClusterKind>().jobs.resize(1);
         Scenario serving = scenario;
         serving.as<ClusterKind>().jobs.erase(serving.as<ClusterKind>().jobs.begin());
-        const double training_alone = value(run(training, test::models(), {}).summary, "train.iteration_time_s");
-        const double transfer_alone = value(run(serving, test::models(), {}).summary, "serve.kv_transfer_s.mean");
+        const double training_alone =
+            value(run_scenario(training, test::model_cache(), {}).summary, "train.iteration_time_s");
+        const double transfer_alone =
+            value(run_scenario(serving, test::model_cache(), {}).summary, "serve.kv_transfer_s.mean");
         CHECK(value(both.summary, "train.iteration_time_s") > training_alone);
         CHECK(value(both.summary, "serve.kv_transfer_s.mean") > 1.01 * transfer_alone);
         // The KV transfers move 40 caches over the same uplinks: what they cost the training is no more than their own time.
@@ -158,9 +160,9 @@ TEST_CASE("the seed of a cluster reaches its jobs") {
         "  - {name: one, nodes: 4, scenario: {kind: network, traffic: {pattern: permutation, "
         "size: 1 MiB, spread: 50 %}}}\n";
     Scenario scenario = test::scenario(two_leaves("fidelity: fluid", traffic));
-    const double first = value(run(scenario, test::models(), {}).summary, "one.bytes_on_wire");
+    const double first = value(run_scenario(scenario, test::model_cache(), {}).summary, "one.bytes_on_wire");
     scenario.seed = 2;
-    CHECK(value(run(scenario, test::models(), {}).summary, "one.bytes_on_wire") != first);
+    CHECK(value(run_scenario(scenario, test::model_cache(), {}).summary, "one.bytes_on_wire") != first);
 }
 
 TEST_CASE("what is wrong with the jobs of a cluster is said with its line") {
@@ -192,7 +194,8 @@ TEST_CASE("a cluster scenario resolves to one that reads back, and its jobs can 
         test::scenario(two_leaves("fidelity: fluid", job("one", "0,2", 64) + job("two", "1,3", 32, 1e-3)));
     const Scenario again = test::scenario(resolved_json(scenario));
     CHECK(resolved_json(again) == resolved_json(scenario));
-    CHECK(run(again, test::models(), {}).summary.metrics == run(scenario, test::models(), {}).summary.metrics);
+    CHECK(run_scenario(again, test::model_cache(), {}).summary.metrics ==
+          run_scenario(scenario, test::model_cache(), {}).summary.metrics);
     // A file's own files are looked for beside it; a cluster of its own is refused with its line.
     const std::string folder = std::filesystem::temp_directory_path() / fmt::format("orrery-cluster-{}", getpid());
     std::filesystem::create_directories(folder + "/jobs");
@@ -204,7 +207,7 @@ TEST_CASE("a cluster scenario resolves to one that reads back, and its jobs can 
                    two_leaves("fidelity: fluid", "  - {name: one, nodes: \"0,2\", file: jobs/" + file + "}\n"));
         return load_scenario(folder + "/all.yaml", {}, test::data());
     };
-    CHECK(value(run(from("traffic.yaml"), test::models(), {}).summary, "one.fct_s.max") ==
+    CHECK(value(run_scenario(from("traffic.yaml"), test::model_cache(), {}).summary, "one.fct_s.max") ==
           doctest::Approx(1e6 / 25e9).epsilon(1e-9));
     CHECK_THROWS_WITH_AS((void)from("whole.yaml"), doctest::Contains("whole.yaml:2:10"), ConfigError);
     CHECK_THROWS_WITH_AS((void)from("none.yaml"), doctest::Contains("none.yaml"), ConfigError);

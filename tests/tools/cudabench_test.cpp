@@ -70,7 +70,10 @@ TEST_CASE("cudabench: matrix products of backward passes have the sizes of their
     int weight = 0;
     for (const Point& point : all_points()) {
         data += point.phase == "data_gradient" && point.shape_text() == "m=1024 n=4096 k=6144" ? 1 : 0;
-        weight += point.phase == "weight_gradient" && point.group != "gradients" && point.shape_text() == "m=6144 n=4096 k=1024" ? 1 : 0;
+        weight += point.phase == "weight_gradient" && point.group != "gradients" &&
+                          point.shape_text() == "m=6144 n=4096 k=1024"
+                      ? 1
+                      : 0;
     }
     CHECK(data == 1);
     CHECK(weight == 1);

@@ -158,7 +158,7 @@ std::string result_of(const Json& tree, ModelCache& models) {
     Scenario scenario = read_scenario(parse_yaml(tree.dump(), "walk"), "walk", models.data());
     scenario.directory = kFolder;
     try {
-        const RunOutput out = run(scenario, models, {});
+        const RunOutput out = run_scenario(scenario, models, {});
         std::string text;
         for (const Metric& metric : out.summary.metrics) {
             text += fmt::format("{} {}\n", metric.name, metric.value);
@@ -347,8 +347,7 @@ TEST_CASE("every field of every kind changes the result at every fidelity, is re
     for (const std::string& file : files) {
         if (file.ends_with(".yaml") && !file.ends_with("without-effect.yaml")) {
             const Scenario scenario = load_scenario(file, {}, test::data());
-            trees[scenario.kind().name].push_back(
-                Json::parse(complete_json(scenario)));
+            trees[scenario.kind().name].push_back(Json::parse(complete_json(scenario)));
         }
     }
     std::vector<Walk> walks;

@@ -16,7 +16,7 @@ const char* const kRing =
 
 std::string errors_of(const std::string& text) {
     try {
-        (void)run(scenario(text), models(), {});
+        (void)run_scenario(scenario(text), model_cache(), {});
     } catch (const Error& error) {
         return error.what();
     }
@@ -27,9 +27,9 @@ std::string errors_of(const std::string& text) {
 
 TEST_CASE("expect: each bound is held against its metric, and shares and times have their units") {
     const Summary out =
-        run(scenario(std::string(kRing) + "expect: {collective_time_s: \"< 1 s\", algbw_gbps: \"> 1e9\", "
-                                          "max_link_utilisation: \"<= 100 %\", events: \">= 1\"}\n"),
-            models(), {})
+        run_scenario(scenario(std::string(kRing) + "expect: {collective_time_s: \"< 1 s\", algbw_gbps: \"> 1e9\", "
+                                                   "max_link_utilisation: \"<= 100 %\", events: \">= 1\"}\n"),
+                     model_cache(), {})
             .summary;
     REQUIRE(out.expectations.size() == 4);
     CHECK(out.expectations[0].met);
@@ -41,7 +41,7 @@ TEST_CASE("expect: each bound is held against its metric, and shares and times h
     CHECK(json["expectations"][1]["met"] == false);
     CHECK(json["expectations"][0]["expected"] == "< 1 s");
     // They are no part of what the run depends on, and a resolved scenario keeps them.
-    const Summary bare = run(scenario(kRing), models(), {}).summary;
+    const Summary bare = run_scenario(scenario(kRing), model_cache(), {}).summary;
     CHECK(bare.hash == out.hash);
     CHECK(!nlohmann::json::parse(to_json(bare, false)).contains("expectations"));
     const Scenario again =

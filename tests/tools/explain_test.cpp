@@ -1,5 +1,6 @@
 // Explanations: the critical path adds up, what-ifs do what they say, differences have their causes.
 
+#include "tools/explain/explain.hpp"
 #include "models/scaled_device.hpp"
 #include "tests/support/command.hpp"
 #include "tests/support/scenarios.hpp"
@@ -8,7 +9,6 @@
 #include "tools/driver/kinds/serving.hpp"
 #include "tools/driver/kinds/training.hpp"
 #include "tools/explain/diff.hpp"
-#include "tools/explain/explain.hpp"
 #include "tools/explain/sensitivity.hpp"
 
 #include <doctest/doctest.h>
@@ -46,7 +46,7 @@ double gain(const Explanation& e, const std::string& what_if) {
 
 TEST_CASE("explain: the memory that an offloaded step waits for is named, and more of its bandwidth helps most") {
     const std::string file = std::string(ORRERY_SOURCE_DIR) + "/scenarios/papers/fuyou/gpt3-175b.yaml";
-    const Explanation e = explain(load_scenario(file, {}, data()), models());
+    const Explanation e = explain_scenario(load_scenario(file, {}, data()), model_cache());
     CHECK(path_of(e) == doctest::Approx(e.seconds).epsilon(1e-9));
     const auto drives = [](const BlameRow& row) { return row.resource.find("nvme") != std::string::npos; };
     CHECK(std::any_of(e.critical_path.begin(), e.critical_path.end(), drives));
@@ -56,7 +56,7 @@ TEST_CASE("explain: the memory that an offloaded step waits for is named, and mo
 
 TEST_CASE("explain: kernels by name add up to what the passes of a rank are booked with") {
     const Scenario scenario = base_with({});  // nothing runs beside its passes
-    const Explanation e = explain(scenario, models());
+    const Explanation e = explain_scenario(scenario, model_cache());
     double kernels = 0;
     double tensor = 0;
     double launched = 0;
@@ -66,7 +66,7 @@ TEST_CASE("explain: kernels by name add up to what the passes of a rank are book
         tensor += kernel ? 0 : row.seconds;
         launched += row.name == "softmax" ? row.count : 0;
     }
-    const RunOutput out = run(scenario, models(), RunOptions());
+    const RunOutput out = run_scenario(scenario, model_cache(), RunOptions());
     double booked = 0;
     double exchanged = 0;
     for (const auto& [name, seconds] : out.summary.breakdown) {
@@ -77,7 +77,8 @@ TEST_CASE("explain: kernels by name add up to what the passes of a rank are book
     CHECK(tensor == doctest::Approx(exchanged).epsilon(1e-6));
     // Each layer of a stage attends once in each pass of each micro-batch, and once more as it is computed again.
     const double passes = static_cast<double>(scenario.as<TrainingKind>().plan.micro_batches());
-    const double layers = static_cast<double>(scenario.as<TrainingKind>().model.layers) / static_cast<double>(scenario.as<TrainingKind>().plan.pipeline);
+    const double layers = static_cast<double>(scenario.as<TrainingKind>().model.layers) /
+                          static_cast<double>(scenario.as<TrainingKind>().plan.pipeline);
     CHECK(launched == doctest::Approx(3 * passes * layers));
 }
 
@@ -88,7 +89,7 @@ TEST_CASE("explain: the critical path adds up to the iteration, and parts of it 
           {"plan.schedule=interleaved", "plan.chunks=3", "plan.zero=1"},
           {"network.fidelity=analytic"},
           {"plan.pipeline=1", "plan.data=128", "plan.zero=3", "plan.overlap.data=true"}}) {
-        const Explanation e = explain(base_with(overrides), models());
+        const Explanation e = explain_scenario(base_with(overrides), model_cache());
         CHECK(path_of(e) == doctest::Approx(e.seconds).epsilon(1e-9));
         for (const HiddenRow& row : e.hidden) {
             CHECK(row.exposed_s >= 0);
@@ -110,13 +111,13 @@ TEST_CASE("explain: what a run is made of is what bounds it") {
                                             "cluster.node.nic_bandwidth=100 TB/s",
                                             "cluster.fabric.link=100 TB/s",
                                             "cluster.node.pcie_bandwidth=100 TB/s"};
-    const Explanation compute = explain(base_with(ideal), models());
+    const Explanation compute = explain_scenario(base_with(ideal), model_cache());
     CHECK(compute.what_ifs[0].what_if == "arithmetic rate");
     CHECK(gain(compute, "arithmetic rate") + gain(compute, "memory bandwidth") == doctest::Approx(1).epsilon(0.03));
     CHECK(compute.verdict.rfind("Arithmetic rate limits this run", 0) == 0);
     // A thousandth of the rate between nodes: it bounds the run.
-    const Explanation network =
-        explain(base_with({"cluster.node.nic_bandwidth=0.2 Gbps", "cluster.fabric.link=0.2 Gbps"}), models());
+    const Explanation network = explain_scenario(
+        base_with({"cluster.node.nic_bandwidth=0.2 Gbps", "cluster.fabric.link=0.2 Gbps"}), model_cache());
     CHECK_MESSAGE(network.what_ifs[0].what_if == "bandwidth between nodes", network.verdict);
     for (const PhaseBound& phase : network.phases) {
         if (phase.phase == "data_communication") {
@@ -125,24 +126,24 @@ TEST_CASE("explain: what a run is made of is what bounds it") {
         }
     }
     // A collective has what-ifs too.
-    const Explanation ring = explain(
+    const Explanation ring = explain_scenario(
         scenario(
             "orrery: 1\nkind: collective\ncluster: {hosts: 64, fabric: {link: 100 Gbps}}\ncollective: {op: all-reduce, "
             "size: 64 MiB, algorithm: ring}\n"),
-        models());
+        model_cache());
     CHECK(ring.what_ifs[0].what_if == "bandwidth between nodes");
     CHECK(ring.what_ifs[0].share == doctest::Approx(1).epsilon(0.05));
 }
 
 TEST_CASE("explain: a faster host shortens the wait for the tokens of experts by as much") {
-    const Explanation e = explain(scenario(R"(orrery: 1
+    const Explanation e = explain_scenario(scenario(R"(orrery: 1
 kind: training
 cluster: {nodes: 1, node: dgx-h100}
 model: {layers: 4, hidden: 1024, heads: 8, vocabulary: 1024, sequence: 1024, experts: {count: 16, topk: 2, ffn: 1024}}
 plan: {data: 8, global_batch: 64, expert: 8}
 software: {preset: megatron-core-2024, expert_wait: 1 s, step_overhead: 0 s}
 )"),
-                                  models());
+                                           model_cache());
     // Four layers and eight micro-batches of a second each are nearly all of it.
     CHECK(e.seconds > 32);
     CHECK(gain(e, "lower host overhead") == doctest::Approx(1).epsilon(0.01));
@@ -151,7 +152,7 @@ software: {preset: megatron-core-2024, expert_wait: 1 s, step_overhead: 0 s}
 TEST_CASE("explain: a scaled device scales what binds a kernel, and nothing else") {
     const Scenario s = scenario(kSmallTraining);
     const DeviceSpec& gpu = s.cluster.node.gpu;
-    const CostModel& base = models().device(gpu, ComputeKind::calibrated);
+    const CostModel& base = model_cache().device(gpu, ComputeKind::calibrated);
     const Gemm large{8192, 8192, 8192};
     const Gemm thin{1, 16384, 16384};
     const double launch = gpu.launch.value;
@@ -175,7 +176,7 @@ TEST_CASE("explain: of a collective's messages, the chain to the last one adds u
     for (const char* fidelity : {"fluid", "analytic", "packet"}) {
         std::string text = base;
         text.replace(text.find('%'), 1, fidelity);
-        const Explanation e = explain(scenario(text), models());
+        const Explanation e = explain_scenario(scenario(text), model_cache());
         CHECK_MESSAGE(path_of(e) == doctest::Approx(e.seconds).epsilon(1e-6), fidelity);
         REQUIRE(e.last);
         CHECK(e.last->propagation_s + e.last->serialisation_s + e.last->contention_s ==
@@ -184,15 +185,15 @@ TEST_CASE("explain: of a collective's messages, the chain to the last one adds u
     // Thirty steps of 1 MiB: neighbours never share a link, so that a step is its latency and its transfer.
     std::string text = base;
     text.replace(text.find('%'), 1, "fluid");
-    const Explanation e = explain(scenario(text), models());
+    const Explanation e = explain_scenario(scenario(text), model_cache());
     REQUIRE(e.critical_path.size() >= 2);
     CHECK(e.critical_path[0].resource == "NIC out");
     CHECK(e.critical_path[0].seconds == doctest::Approx(30 * (16.0 * 1024 * 1024 / 16) / 12.5e9).epsilon(1e-6));
     CHECK(e.critical_path[1].resource == "latency");
     // Sums inside the switches are one message with the links of its tree.
-    const Explanation tree = explain(
+    const Explanation tree = explain_scenario(
         load_scenario(std::string(ORRERY_SOURCE_DIR) + "/scenarios/collective/in-switch-32-nodes.yaml", {}, data()),
-        models());
+        model_cache());
     CHECK(path_of(tree) == doctest::Approx(tree.seconds).epsilon(1e-6));
     CHECK(std::any_of(tree.critical_path.begin(), tree.critical_path.end(),
                       [](const BlameRow& row) { return row.operation == "in-network reduction"; }));
@@ -200,7 +201,7 @@ TEST_CASE("explain: of a collective's messages, the chain to the last one adds u
     Scenario slow = scenario(text);
     slow.as<CollectiveKind>().collective.slow_rank = 3;
     slow.as<CollectiveKind>().collective.slow_factor = 0.25;
-    const Explanation paced = explain(slow, models());
+    const Explanation paced = explain_scenario(slow, model_cache());
     CHECK(paced.critical_path[0].resource == "the slow rank");
     CHECK(path_of(paced) == doctest::Approx(paced.seconds).epsilon(1e-6));
 }
@@ -211,7 +212,7 @@ TEST_CASE("explain: the slowest flow, its links and its share of them") {
         "orrery: 1\nkind: network\ncluster: {hosts: 8, fabric: {hosts_per_leaf: 8, spines: 1, link: 100 Gbps, latency: "
         "1 "
         "us}}\ntraffic: {pattern: incast, senders: 3, size: 8 MiB}\nnetwork: {fidelity: fluid}\n";
-    const Explanation e = explain(scenario(text), models());
+    const Explanation e = explain_scenario(scenario(text), model_cache());
     REQUIRE(e.last);
     const LastMessage& last = *e.last;
     const LinkShare& link = last.links.at(last.bottleneck);
@@ -227,7 +228,7 @@ TEST_CASE("explain: the slowest flow, its links and its share of them") {
         Scenario s = scenario(text);
         s.network.fidelity = Fidelity::packet;
         s.as<NetworkKind>().traffic.senders = senders;
-        return *explain(s, models()).last;
+        return *explain_scenario(s, model_cache()).last;
     };
     CHECK(packets(1).contention_s == 0);
     const LastMessage shared = packets(3);
@@ -236,13 +237,13 @@ TEST_CASE("explain: the slowest flow, its links and its share of them") {
 
 TEST_CASE("explain: a what-if of a packet run counts only beyond its noise, and has the right sign") {
     const auto explained = [](const char* paths, double latency) {
-        return explain(
+        return explain_scenario(
             scenario(fmt::format("orrery: 1\nkind: network\ncluster: {{hosts: 32, fabric: {{hosts_per_leaf: 8, "
                                  "spines: 8, link: 100 Gbps, latency: {} us}}}}\ntraffic: {{pattern: "
                                  "permutation, size: 1 MiB}}\nnetwork: {{fidelity: packet, paths: {}, transport: "
                                  "{{kind: multipath, window: 40000 B}}}}\n",
                                  latency, paths)),
-            models());
+            model_cache());
     };
     for (const char* paths : {"ecmp", "oblivious"}) {
         const Explanation e = explained(paths, 0.5);
@@ -276,11 +277,11 @@ TEST_CASE(
           "{kind: multi-level, link: 50 GB/s, levels: [{kind: ring, size: 4, link: 5 GB/s}, {kind: ring, size: 2, "
           "link: 2 GB/s}]}"}) {
         CAPTURE(fabric);
-        const Explanation e = explain(
+        const Explanation e = explain_scenario(
             scenario(fmt::format("orrery: 1\nkind: collective\ncluster: {{hosts: 8, fabric: {}}}\ncollective: {{op: "
                                  "all-to-all, algorithm: direct, size: 64 MiB}}\nnetwork: {{fidelity: fluid}}\n",
                                  fabric)),
-            models());
+            model_cache());
         CHECK(gain(e, "bandwidth between nodes") > 0.08 * e.seconds);
         REQUIRE(e.last);
         for (const LinkShare& link : e.last->links) {
@@ -304,22 +305,23 @@ TEST_CASE("explain: the links of a packet run are as busy as its ports say") {
             fmt::format("orrery: 1\nkind: network\ncluster: {{hosts: 8, fabric: {}}}\ntraffic: {{pattern: permutation, "
                         "size: 4 MB}}\nnetwork: {{fidelity: packet, paths: ecmp}}\n",
                         fabric));
-        const Explanation e = explain(traffic, models());
+        const Explanation e = explain_scenario(traffic, model_cache());
         CHECK(*std::max_element(e.link_loads.begin(), e.link_loads.end()) ==
-              doctest::Approx(run(traffic, models(), {}).summary.find("max_link_utilisation")->value).epsilon(1e-9));
+              doctest::Approx(run_scenario(traffic, model_cache(), {}).summary.find("max_link_utilisation")->value)
+                  .epsilon(1e-9));
     }
 }
 
 TEST_CASE("explain: a replay's critical path adds up by kind and stream") {
     const std::string file = std::string(ORRERY_SOURCE_DIR) + "/scenarios/replay/two-layer-step.yaml";
-    const Explanation e = explain(load_scenario(file, {}, data()), models());
+    const Explanation e = explain_scenario(load_scenario(file, {}, data()), model_cache());
     CHECK(path_of(e) == doctest::Approx(e.seconds).epsilon(1e-9));
     CHECK(e.critical_path[0].operation == "kernel");
     CHECK(e.critical_path[0].resource == "stream 7");
     CHECK(e.longest.at(0).operation == "gemm_backward");
     CHECK_MESSAGE(e.verdict.rfind("Kernel speed limits this run", 0) == 0, e.verdict);
     // Twice as fast kernels are at most half as long on the path; what they hid may come to light.
-    const Explanation faster = explain(load_scenario(file, {"replay.kernel_speed=2"}, data()), models());
+    const Explanation faster = explain_scenario(load_scenario(file, {"replay.kernel_speed=2"}, data()), model_cache());
     CHECK(faster.critical_path[0].seconds <= e.critical_path[0].seconds / 2 * (1 + 1e-9));
     CHECK(path_of(faster) == doctest::Approx(faster.seconds).epsilon(1e-9));
 }
@@ -344,8 +346,8 @@ TEST_CASE("explain: the parts of requests add up to what was measured of them, a
     const std::string folder = std::string(ORRERY_SOURCE_DIR) + "/scenarios/serving/";
     for (const char* name : {"llama-2-70b-conversations", "split-phases-70b", "pipeline-70b", "deepseek-v3-experts"}) {
         const Scenario s = load_scenario(folder + name + ".yaml", {"requests.count=200"}, data());
-        const Explanation e = explain(s, models());
-        const Summary summary = run(s, models(), {}).summary;
+        const Explanation e = explain_scenario(s, model_cache());
+        const Summary summary = run_scenario(s, model_cache(), {}).summary;
         CHECK(sum(e, &RequestPart::ttft, &RequestPart::Split::mean) ==
               doctest::Approx(summary.find("ttft_s.mean")->value).epsilon(1e-5));
         CHECK(sum(e, &RequestPart::tpot, &RequestPart::Split::mean) ==
@@ -367,24 +369,26 @@ TEST_CASE("explain: the parts of requests add up to what was measured of them, a
             CHECK(share(e, "pipeline stages, swaps, drafts", &RequestPart::e2e) < 1e-6);
         }
         CHECK((share(e, "experts", &RequestPart::e2e) > 0) == (s.as<ServingKind>().model.experts.count > 0));
-        CHECK((share(e, "KV transfer to a decode replica", &RequestPart::tpot) > 0) == s.as<ServingKind>().engine.split);
+        CHECK((share(e, "KV transfer to a decode replica", &RequestPart::tpot) > 0) ==
+              s.as<ServingKind>().engine.split);
         CHECK(share(e, "KV transfer to a decode replica", &RequestPart::ttft) == 0);
     }
     // All requests at once: the first token waits in the queue, and less load is no what-if of it.
-    const Explanation burst = explain(
+    const Explanation burst = explain_scenario(
         load_scenario(folder + "llama-2-70b-conversations.yaml",
                       {"requests={arrivals: at-once, count: 2000, prompt: {mean: 500}, output: {mean: 20}}"}, data()),
-        models());
+        model_cache());
     CHECK(share(burst, "queue before the first iteration", &RequestPart::ttft) > 0.5);
     CHECK(burst.verdict.find("queue") != std::string::npos);
 }
 
 TEST_CASE("diff: names inputs, their effects, where time moved and the first record that differs") {
-    const RunDifference same = compare_runs(base_with({}), base_with({}), models());
+    const RunDifference same = compare_runs(base_with({}), base_with({}), model_cache());
     CHECK(same.inputs.empty());
     CHECK(same.first_record.empty());
     CHECK(same.equal_records > 1000);
-    const RunDifference d = compare_runs(base_with({}), base_with({"plan.recompute=selective", "seed=2"}), models());
+    const RunDifference d =
+        compare_runs(base_with({}), base_with({"plan.recompute=selective", "seed=2"}), model_cache());
     REQUIRE(d.inputs.size() == 2);
     CHECK(d.inputs[0].input.path == "plan.recompute");
     CHECK(*d.inputs[0].seconds == doctest::Approx(d.second_s - d.first_s).epsilon(1e-9));

@@ -17,7 +17,7 @@ namespace {
 RunOutput run_file(const std::string& name, const std::vector<std::string>& overrides = {}) {
     const Scenario scenario =
         load_scenario(std::string(ORRERY_SOURCE_DIR "/scenarios/faults/") + name + ".yaml", overrides, test::data());
-    return run(scenario, test::models(), {});
+    return run_scenario(scenario, test::model_cache(), {});
 }
 
 double value(const RunOutput& out, const std::string& name) {
@@ -135,14 +135,15 @@ TEST_CASE("scenarios/faults/power-cap: one capped node costs as much as all") {
 
 TEST_CASE("a campaign without faults is plain training, and all of it is useful") {
     const std::string plain = test::kSmallTraining;
-    const RunOutput without = run(test::scenario(plain), test::models(), {});
-    const RunOutput with = run(test::scenario(plain + "faults: {duration: 30 d}\n"), test::models(), {});
+    const RunOutput without = run_scenario(test::scenario(plain), test::model_cache(), {});
+    const RunOutput with = run_scenario(test::scenario(plain + "faults: {duration: 30 d}\n"), test::model_cache(), {});
     for (const Metric& metric : without.summary.metrics) {
         REQUIRE(with.summary.find(metric.name) != nullptr);
         CHECK(with.summary.find(metric.name)->value == metric.value);
     }
     CHECK(value(with, "goodput_fraction") == 1);
-    CHECK(run(test::scenario(plain + "faults: none\n"), test::models(), {}).summary.metrics == without.summary.metrics);
+    CHECK(run_scenario(test::scenario(plain + "faults: none\n"), test::model_cache(), {}).summary.metrics ==
+          without.summary.metrics);
     CHECK(resolved_json(test::scenario(plain + "faults: none\n")) == resolved_json(test::scenario(plain)));
 }
 
@@ -160,7 +161,7 @@ faults:
   checkpoint: {{interval: {{kind: fixed, every: 10 min}}}}
 )",
                                                       expert));
-        return value(run(s, test::models(), {}), std::string("lost_s.") + cause);
+        return value(run_scenario(s, test::model_cache(), {}), std::string("lost_s.") + cause);
     };
     CHECK(lost_to(8, "fewer_nodes") > 0);
     CHECK(lost_to(24, "fewer_nodes") == 0);
@@ -206,10 +207,11 @@ TEST_CASE("what a campaign cannot be is refused with its line") {
     refused("{coding: {kind: none, patience: 2}}", "patience");
     refused("{coding: gradient, recovery: {shrinks: true}}", "is not simulated: a code is made for");
     refused("{duration: 30}", "unit");
-    CHECK_THROWS_AS((void)run(test::scenario(std::string(test::kSmallTraining) +
-                                             "faults: {checkpoint: {size: 2 TB, storage: {capacity: 3 TB}}}\n"),
-                              test::models(), {}),
-                    InfeasibleError);
+    CHECK_THROWS_AS(
+        (void)run_scenario(test::scenario(std::string(test::kSmallTraining) +
+                                          "faults: {checkpoint: {size: 2 TB, storage: {capacity: 3 TB}}}\n"),
+                           test::model_cache(), {}),
+        InfeasibleError);
 }
 
 TEST_CASE(
@@ -227,7 +229,8 @@ TEST_CASE(
     // 154 machines were lost and 163 gained, as the source's statistics have it; 9 of the 64 are away at the start.
     const Scenario scenario =
         load_scenario(ORRERY_SOURCE_DIR "/scenarios/faults/spot-preemptions.yaml", {}, test::data());
-    CHECK(read_fault_trace(scenario.file(scenario.as<TrainingKind>().faults.trace), job_shape(scenario)).size() == 9 + 154);
+    CHECK(read_fault_trace(scenario.file(scenario.as<TrainingKind>().faults.trace), job_shape(scenario)).size() ==
+          9 + 154);
 }
 
 TEST_CASE("bad places and values of faults come at once, each where it stands and with the nearest name") {
@@ -279,7 +282,7 @@ TEST_CASE("replicas that are slow for single iterations: goodput is what rounds 
     const std::string software = "software: megatron-lm-2021";
     small.replace(small.find(software), software.size(), "software: {preset: megatron-lm-2021, launch: 10 us}");
     const auto run_with = [&](const std::string& faults) {
-        return run(test::scenario(small + "faults: {" + faults + "}\n"), test::models(), {});
+        return run_scenario(test::scenario(small + "faults: {" + faults + "}\n"), test::model_cache(), {});
     };
     const RunOutput plain = run_with("duration: 1 d");
     const double iteration = value(plain, "iteration_time_s");
@@ -315,7 +318,7 @@ TEST_CASE("months of 16,384 GPUs with failing switches share the prices of their
     scenario.as<TrainingKind>().faults.processes.push_back(process);
     RunOptions options;
     options.campaigns = {{"again", scenario.as<TrainingKind>().faults, 1}};
-    const RunOutput out = run(scenario, test::models(), options);
+    const RunOutput out = run_scenario(scenario, test::model_cache(), options);
     check_sum(out);
     CHECK(value(out, "goodput_fraction") > 0.85);
     CHECK(value(out, "goodput_fraction") < 0.95);

@@ -109,9 +109,9 @@ TEST_CASE("--flows lists the messages of a collective, and is refused where ther
     const std::string none = folder.file("none.csv");
     const Outcome refused = orrery_command("run " + serving + " --flows " + none);
     CHECK(refused.code == 2);
-    CHECK_MESSAGE(refused.text.find("--flows lists the messages of a network, collective or training") !=
-                      std::string::npos,
-                  refused.text);
+    CHECK_MESSAGE(
+        refused.text.find("--flows lists the messages of a network, collective or training") != std::string::npos,
+        refused.text);
     CHECK_FALSE(std::filesystem::exists(none));
 }
 

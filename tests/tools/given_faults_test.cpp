@@ -25,7 +25,7 @@ std::string event(const std::string& text) {
 }
 
 double seconds(const std::string& text) {
-    return run(test::scenario(text), test::models(), {}).seconds;
+    return run_scenario(test::scenario(text), test::model_cache(), {}).seconds;
 }
 
 std::string error_of(const std::string& text) {
@@ -65,7 +65,7 @@ jobs:
 }
 
 double metric(const std::string& text, const char* name) {
-    return run(test::scenario(text), test::models(), {}).summary.find(name)->value;
+    return run_scenario(test::scenario(text), test::model_cache(), {}).summary.find(name)->value;
 }
 
 }  // namespace
@@ -122,9 +122,9 @@ TEST_CASE("flows over a degraded link take longer, and the others do not") {
                "traffic: {pattern: shift, shift: 1, size: 100 MB}\n" +
                faults;
     };
-    const Summary out =
-        run(test::scenario(text(event("at: 0 s, kind: degraded, where: nic0, factor: 25 %"))), test::models(), {})
-            .summary;
+    const Summary out = run_scenario(test::scenario(text(event("at: 0 s, kind: degraded, where: nic0, factor: 25 %"))),
+                                     test::model_cache(), {})
+                            .summary;
     CHECK(out.find("fct_s.p50")->value == doctest::Approx(8e-3).epsilon(1e-6));
     CHECK(out.find("fct_s.max")->value == doctest::Approx(32e-3).epsilon(1e-6));
 }

@@ -81,7 +81,7 @@ TEST_CASE("what means nothing is refused and not passed over") {
         "  reserved_memory: {value: 1 GiB, how: assumed, source: test}\n";
     const std::string before = text.substr(0, text.find("software:")) + "software:\n";
     const auto seconds = [](const std::string& yaml) {
-        return run(scenario(yaml), models(), {}).summary.find("iteration_time_s")->value;
+        return run_scenario(scenario(yaml), model_cache(), {}).summary.find("iteration_time_s")->value;
     };
     CHECK(seconds(before + body) == seconds(before + "  name: mine\n" + body));
     CHECK(seconds(before + body) > 1);
@@ -205,7 +205,7 @@ TEST_CASE("a value that nothing of its scenario reads is refused at its line, an
 
 TEST_CASE("what sweeps pass through to no effect is a note of the run at every fidelity") {
     const auto noted = [](const std::string& text, const std::string& note) {
-        const RunOutput out = run(scenario(text), models(), {});
+        const RunOutput out = run_scenario(scenario(text), model_cache(), {});
         const auto& notes = out.summary.notes;
         return std::count_if(notes.begin(), notes.end(),
                              [&](const std::string& one) { return one.find(note) != std::string::npos; });
@@ -261,7 +261,7 @@ TEST_CASE("what sweeps pass through to no effect is a note of the run at every f
 TEST_CASE("keys of plans, schedulers, NICs and recoveries that nothing reads are notes of the run") {
     const auto notes = [](const std::string& text) {
         std::string out;
-        for (const std::string& one : run(scenario(text), models(), {}).summary.notes) {
+        for (const std::string& one : run_scenario(scenario(text), model_cache(), {}).summary.notes) {
             out += one.find("has no effect") != std::string::npos ? one + "\n" : "";
         }
         return out;
@@ -298,7 +298,7 @@ TEST_CASE("keys of plans, schedulers, NICs and recoveries that nothing reads are
         "orrery: 1\nkind: collective\ncluster: {nodes: 2, node: {preset: dgx-h100, gpus: 4}}\n"
         "collective: {size: 64 KiB, algorithm: ring}\nnetwork: {fidelity: ";
     const auto all_notes = [](const std::string& text) {
-        return fmt::format("{}", fmt::join(run(scenario(text), models(), {}).summary.notes, "\n"));
+        return fmt::format("{}", fmt::join(run_scenario(scenario(text), model_cache(), {}).summary.notes, "\n"));
     };
     const char* unused = "of the 8 NICs of a node ('cluster.node.nics') 4 send messages";
     CHECK(all_notes(nics + "fluid}\n").find(unused) != std::string::npos);

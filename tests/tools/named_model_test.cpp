@@ -33,9 +33,11 @@ TEST_CASE("a served checkpoint brings its preset and its precision, unless the e
     CHECK(dense.as<ServingKind>().model.name == "qwen3-32b");
     CHECK(dense.as<ServingKind>().engine.weights == Precision::fp8);
     CHECK(!dense.as<ServingKind>().engine.experts.has_value());
-    CHECK(test::scenario(served("Qwen/Qwen3-32B-FP8", ", weights: bf16")).as<ServingKind>().engine.weights == Precision::bf16);
+    CHECK(test::scenario(served("Qwen/Qwen3-32B-FP8", ", weights: bf16")).as<ServingKind>().engine.weights ==
+          Precision::bf16);
     CHECK(test::scenario(served("Qwen/Qwen3-32B", "")).as<ServingKind>().engine.weights == Precision::bf16);
-    CHECK(test::scenario(served("{preset: Qwen/Qwen3-14B-AWQ, sequence: 1024}", "")).as<ServingKind>().engine.weights == Precision::int4);
+    CHECK(test::scenario(served("{preset: Qwen/Qwen3-14B-AWQ, sequence: 1024}", "")).as<ServingKind>().engine.weights ==
+          Precision::int4);
     const Scenario experts = test::scenario(served("openai/gpt-oss-120b", ""));
     CHECK(experts.as<ServingKind>().engine.weights == Precision::bf16);
     CHECK(experts.as<ServingKind>().engine.experts == Precision::fp4);

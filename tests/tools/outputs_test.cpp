@@ -102,9 +102,9 @@ TEST_CASE(
     const std::string resolved = resolved_json(one);
     CHECK(resolved == resolved_json(other));
     CHECK(resolved == resolved_json(scenario(resolved)));
-    CHECK(run(one, models(), {}).summary.hash == run(other, models(), {}).summary.hash);
+    CHECK(run_scenario(one, model_cache(), {}).summary.hash == run_scenario(other, model_cache(), {}).summary.hash);
     const Scenario faster = scenario(std::string(text).replace(text.find("1.9 TB/s"), 3, "1.8"));
-    CHECK(run(one, models(), {}).summary.hash != run(faster, models(), {}).summary.hash);
+    CHECK(run_scenario(one, model_cache(), {}).summary.hash != run_scenario(faster, model_cache(), {}).summary.hash);
 }
 
 TEST_CASE("a resolved scenario in another folder finds its files, from wherever it is run") {

@@ -16,7 +16,7 @@ using namespace orrery;
 namespace {
 
 Summary summary_of(const Scenario& scenario) {
-    return run(scenario, test::models(), {}).summary;
+    return run_scenario(scenario, test::model_cache(), {}).summary;
 }
 
 double value(const Summary& summary, const std::string& metric) {
@@ -247,7 +247,7 @@ TEST_CASE("ports and queues over time are reported") {
     const Scenario s =
         test::scenario(network_for("{pattern: incast, senders: 8, size: 1 MiB}",
                                    ", queue_samples: 10 us, transport: {kind: window, window: 1 GB}, paths: ecmp"));
-    const PacketReport report = run(s, test::models(), {}).packets;
+    const PacketReport report = run_scenario(s, test::model_cache(), {}).packets;
     const auto receiver = std::find_if(report.ports.begin(), report.ports.end(),
                                        [](const PortReport& p) { return p.name == "leaf 0 to nic 0"; });
     REQUIRE(receiver != report.ports.end());
@@ -336,7 +336,7 @@ TEST_CASE("each shot of a multishot trigger starts the next flow, whichever fire
             scenario.network.fidelity = fidelity;
             RunOptions options;
             options.messages = true;
-            const RunOutput out = run(scenario, test::models(), options);
+            const RunOutput out = run_scenario(scenario, test::model_cache(), options);
             REQUIRE(out.messages);
             const std::vector<double>& ends = out.messages->completions;
             const std::vector<double>& starts = out.messages->starts;
@@ -356,7 +356,7 @@ TEST_CASE("a flow that waits for several starts when the last of them has arrive
     scenario.network.fidelity = Fidelity::fluid;
     RunOptions options;
     options.timeline = true;
-    const RunOutput out = run(scenario, test::models(), options);
+    const RunOutput out = run_scenario(scenario, test::model_cache(), options);
     std::vector<double> starts;
     double end = 0;
     for (const auto& span : out.timeline.spans) {
@@ -377,7 +377,7 @@ TEST_CASE("a flow that starts later is drawn from its start on") {
     scenario.network.fidelity = Fidelity::fluid;
     RunOptions options;
     options.timeline = true;
-    const RunOutput out = run(scenario, test::models(), options);
+    const RunOutput out = run_scenario(scenario, test::model_cache(), options);
     REQUIRE(out.timeline.spans.size() == 2);
     CHECK(out.timeline.spans[0].start_us == doctest::Approx(10));
     CHECK(out.timeline.spans[1].start_us > 30);

@@ -71,7 +71,8 @@ TEST_CASE("plan: the search finds what simulating the whole space finds, and dro
             apply_override(tree, assignment);
         }
         const Scenario again = read_scenario(tree, "test", data());
-        CHECK(run(again, models(), {}).summary.find("iteration_time_s")->value == search.ranked[i].iteration_s);
+        CHECK(run_scenario(again, model_cache(), {}).summary.find("iteration_time_s")->value ==
+              search.ranked[i].iteration_s);
     }
     // On the front nothing is better in both, off the front something is.
     for (const RankedPlan& plan : whole.ranked) {
@@ -268,8 +269,9 @@ plan: {tensor: 8, pipeline: 2, global_batch: 16}
     for (const std::string& assignment : assignments_of(search.ranked[0])) {
         apply_override(tree, assignment);
     }
-    CHECK(run(read_scenario(tree, "test", data()), models(), {}).summary.find("iteration_time_s")->value ==
-          search.ranked[0].iteration_s);
+    CHECK(
+        run_scenario(read_scenario(tree, "test", data()), model_cache(), {}).summary.find("iteration_time_s")->value ==
+        search.ranked[0].iteration_s);
     // What a scenario says stays, and sizes are those of the groups.
     tree = parse_yaml(kMixed, "test.yaml");
     apply_override(tree, "plan.groups=new");
@@ -334,8 +336,9 @@ software: megatron-core-2024
     for (const std::string& assignment : assignments_of(search.ranked[0])) {
         apply_override(tree, assignment);
     }
-    CHECK(run(read_scenario(tree, "test", data()), models(), {}).summary.find("iteration_time_s")->value ==
-          search.ranked[0].iteration_s);
+    CHECK(
+        run_scenario(read_scenario(tree, "test", data()), model_cache(), {}).summary.find("iteration_time_s")->value ==
+        search.ranked[0].iteration_s);
     CHECK(describe_plan(search.ranked[0].plan).find("expert ") != std::string::npos);
 }
 
@@ -368,9 +371,8 @@ model: {layers: 8, hidden: 2048, heads: 16, ffn: 4096, gated: true, vocabulary: 
 plan: {tensor: 1, data: 16, expert: 8, global_batch: 32, gradient_precision: fp32}
 software: megatron-core-2024
 )";
-    const std::string vocabulary =
-        std::string(kPlanned).replace(std::string(kPlanned).find("global_batch"), 12,
-                                      "vocabulary_parallel: two-barriers, global_batch");
+    const std::string vocabulary = std::string(kPlanned).replace(std::string(kPlanned).find("global_batch"), 12,
+                                                                 "vocabulary_parallel: two-barriers, global_batch");
     for (const std::string& text : {experts, vocabulary}) {
         Scenario base = scenario(text);
         auto& training = base.as<TrainingKind>();
@@ -384,7 +386,7 @@ software: megatron-core-2024
             if (training.plan.vocabulary != VocabularyParallel::none && training.plan.sequence_parallel) {
                 continue;  // is refused
             }
-            const TrainingInput input = training_input(base, models(), fabric, Placement(fabric));
+            const TrainingInput input = training_input(base, model_cache(), fabric, Placement(fabric));
             const PlanSpec& plan = training.plan;
             const double bubble = plan.pipeline > 1 ? plan.schedule->bubble(plan.shape()) : 0;
             REQUIRE(together.iteration(input, bubble, space.family(i)) == Estimator().iteration(input, bubble));
@@ -411,8 +413,9 @@ TEST_CASE("plan: who computes which documents is searched, and signatures are an
     for (const std::string& assignment : assignments_of(search.ranked[0])) {
         apply_override(tree, assignment);
     }
-    CHECK(run(read_scenario(tree, "test", data()), models(), {}).summary.find("iteration_time_s")->value ==
-          search.ranked[0].iteration_s);
+    CHECK(
+        run_scenario(read_scenario(tree, "test", data()), model_cache(), {}).summary.find("iteration_time_s")->value ==
+        search.ranked[0].iteration_s);
     Scenario signatures = scenario(kPlanned);
     signatures.as<TrainingKind>().plan.signatures.given = true;
     CHECK_THROWS_WITH_AS((void)search_plans(signatures, data(), options), doctest::Contains("leave 'signatures' out"),
@@ -446,8 +449,9 @@ software: megatron-core-2024
     for (const std::string& assignment : assignments_of(search.ranked[0])) {
         apply_override(tree, assignment);
     }
-    CHECK(run(read_scenario(tree, "test", data()), models(), {}).summary.find("iteration_time_s")->value ==
-          search.ranked[0].iteration_s);
+    CHECK(
+        run_scenario(read_scenario(tree, "test", data()), model_cache(), {}).summary.find("iteration_time_s")->value ==
+        search.ranked[0].iteration_s);
 }
 
 TEST_CASE("plan: the limits of a searched order go with it") {

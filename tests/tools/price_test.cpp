@@ -1,8 +1,8 @@
 // `orrery price`, `validate compute --trace` and devices of the user's own.
 
 #include "models/calibrated.hpp"
-#include "models/roofline.hpp"
 #include "models/calibration/row_prices.hpp"
+#include "models/roofline.hpp"
 #include "tests/support/command.hpp"
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
@@ -51,7 +51,7 @@ TEST_CASE(
     "price: a kernel costs what simulations pay for it, and says what binds it and whose measurement it follows") {
     const DeviceSpec device = read_device("h100-sxm", data());
     const auto one = prices("gemm m=4096 n=14336 k=4096 --device h100-sxm").at(0);
-    const Cost cost = models().device(device, ComputeKind::calibrated).cost(Gemm{4096, 14336, 4096});
+    const Cost cost = model_cache().device(device, ComputeKind::calibrated).cost(Gemm{4096, 14336, 4096});
     CHECK(one["seconds"].get<double>() == doctest::Approx(cost.seconds.value()).epsilon(1e-9));
     CHECK(one["low"].get<double>() < one["seconds"].get<double>());
     CHECK(one["binds"] == "arithmetic");

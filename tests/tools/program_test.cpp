@@ -228,7 +228,8 @@ TEST_CASE("papers: each scenario is within its band, or its expected.yaml says t
                     load_scenario(folder.path().string() + "/" + row.find("scenario")->scalar, overrides, test::data());
                 RunOptions options;
                 options.check_memory = false;
-                const double seconds = run(s, test::models(), options).summary.find("iteration_time_s")->value;
+                const double seconds =
+                    run_scenario(s, test::model_cache(), options).summary.find("iteration_time_s")->value;
                 low = std::min(low, seconds);
                 high = std::max(high, seconds);
             }
@@ -250,7 +251,7 @@ TEST_CASE("out of memory: the levers that make it fit are named, and they do") {
         "orrery: 1\nkind: training\ncluster: {nodes: 2, node: dgx-a100-80g}\nsoftware: megatron-lm-2021\n";
     const auto hint = [&](const std::string& rest) {
         try {
-            (void)run(test::scenario(head + rest), models(), {});
+            (void)run_scenario(test::scenario(head + rest), model_cache(), {});
         } catch (const InfeasibleError& error) {
             return std::string(error.what());
         }
@@ -272,7 +273,7 @@ TEST_CASE("out of memory: the levers that make it fit are named, and they do") {
             apply_override(tree, item.substr(from, end - from));
             from = end == item.size() ? end : end + 6;
         }
-        CHECK_NOTHROW_MESSAGE((void)run(read_scenario(tree, "test", test::data()), models(), {}), item);
+        CHECK_NOTHROW_MESSAGE((void)run_scenario(read_scenario(tree, "test", test::data()), model_cache(), {}), item);
         ++named;
     }
     CHECK_MESSAGE(named >= 3, said);

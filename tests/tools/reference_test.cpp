@@ -1,10 +1,10 @@
 // What a scenario may say: the reference, and help on keys.
 
+#include "tools/reference/reference.hpp"
 #include "sim/config/synonyms.hpp"
 #include "tests/support/command.hpp"
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
-#include "tools/reference/reference.hpp"
 
 #include <doctest/doctest.h>
 
@@ -74,9 +74,7 @@ TEST_CASE("help tells of a kind and of a key, and leads to what was meant") {
         const Outcome expect = orrery_command("help " + kind + " expect");
         CHECK_MESSAGE(expect.code == 0, expect.text);
         CHECK_MESSAGE(expect.text.find("bounds of metrics") != std::string::npos, expect.text);
-        CHECK_MESSAGE(scenario_schema(*find_kind(kind), data())
-                              .find("bounds of metrics") != std::string::npos,
-                      kind);
+        CHECK_MESSAGE(scenario_schema(*find_kind(kind), data()).find("bounds of metrics") != std::string::npos, kind);
     }
     CHECK(orrery_command("manual 5").text.find("bounds of metrics") != std::string::npos);
     const std::vector<std::pair<const char*, const char*>> wrong = {

@@ -1,9 +1,9 @@
 // Reports and charts: the page draws itself in a browser, with the numbers of the JSON and nothing from a network.
 
+#include "tools/report/report.hpp"
 #include "tests/support/command.hpp"
 #include "tests/support/scenarios.hpp"
 #include "tools/report/over_time.hpp"
-#include "tools/report/report.hpp"
 #include "tools/report/svg.hpp"
 #include "workloads/serving/metrics/outcome.hpp"
 

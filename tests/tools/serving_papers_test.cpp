@@ -60,7 +60,7 @@ class Row {
         for (int seed = 1; seed <= seeds; ++seed) {
             Scenario s = load("requests.rate=" + rate);
             s.seed = seed;
-            sum += run(s, models(), {}).summary.find("slo_attainment")->value;
+            sum += run_scenario(s, model_cache(), {}).summary.find("slo_attainment")->value;
         }
         return sum / seeds;
     }
@@ -102,7 +102,7 @@ class Row {
     [[nodiscard]] double value(const std::string& file, const std::vector<std::string>& overrides) const {
         if (!text("metric").empty()) {
             const Scenario s = load_scenario(kPapers + "/" + folder_ + "/" + file, overrides, data());
-            return run(s, models(), {}).summary.find(text("metric"))->value;
+            return run_scenario(s, model_cache(), {}).summary.find(text("metric"))->value;
         }
         // Limits at several percentiles: all must hold.
         const std::vector<YamlNode>& limits = items_of(row_, "limits");
@@ -128,7 +128,7 @@ class Row {
         options.seeds = static_cast<int>(number("seeds").value_or(2));
         options.tolerance = 0.05;
         const Scenario s = load_scenario(kPapers + "/" + folder_ + "/" + file, overrides, data());
-        const Capacity found = find_capacity(s, models(), options);
+        const Capacity found = find_capacity(s, model_cache(), options);
         return text("per_gpu").empty() ? found.rate : found.rate / static_cast<double>(found.gpus);
     }
 
@@ -138,7 +138,7 @@ class Row {
 
 // Time of all requests at once, s.
 double whole(const char* file, const std::vector<std::string>& overrides) {
-    return run(load_scenario(kPapers + "/sarathi/" + file, overrides, data()), models(), {})
+    return run_scenario(load_scenario(kPapers + "/sarathi/" + file, overrides, data()), model_cache(), {})
         .summary.find("e2e_s.max")
         ->value;
 }
@@ -256,9 +256,9 @@ TEST_CASE("BurstGPT: a generated file of the published format is replayed whole 
                             output, prompt + output);
     }
     const Summary summary =
-        run(load_scenario(kPapers + "/burstgpt/gamma.yaml",
-                          {"requests.trace=" + folder.file("trace.csv", rows), "requests.count=0"}, data()),
-            models(), {})
+        run_scenario(load_scenario(kPapers + "/burstgpt/gamma.yaml",
+                                   {"requests.trace=" + folder.file("trace.csv", rows), "requests.count=0"}, data()),
+                     model_cache(), {})
             .summary;
     const auto value = [&](const char* metric) { return summary.find(metric)->value; };
     CHECK(value("requests") == count);
@@ -270,7 +270,7 @@ TEST_CASE("BurstGPT: a generated file of the published format is replayed whole 
 TEST_CASE("MARLIN: products with 4-bit weights gain nearly four times up to batches of 32, and less at 128") {
     // A layer so wide that launches do not count.
     const auto gain = [](const char* device, double batch) {
-        const CostModel& model = models().device(read_device(device, data()), ComputeKind::calibrated);
+        const CostModel& model = model_cache().device(read_device(device, data()), ComputeKind::calibrated);
         Gemm wide{batch, 73728, 18432};
         const double whole = model.seconds(wide).value();
         wide.weight_only = true;

@@ -44,8 +44,8 @@ TEST_CASE("serving: every scenario, written out resolved, reads back and runs to
         CHECK_NOTHROW_MESSAGE(second = read_scenario(parse_yaml(resolved, "resolved"), first.name, test::data()), path);
         second.directory = first.directory;
         CHECK_MESSAGE(resolved_json(second) == resolved, path);
-        CHECK_MESSAGE(to_json(run(second, test::models(), {}).summary, false) ==
-                          to_json(run(first, test::models(), {}).summary, false),
+        CHECK_MESSAGE(to_json(run_scenario(second, test::model_cache(), {}).summary, false) ==
+                          to_json(run_scenario(first, test::model_cache(), {}).summary, false),
                       path);
     }
 }
@@ -129,10 +129,11 @@ TEST_CASE("serving: sixty-five thousand replicas are set up") {
     const Scenario s = test::scenario(
         "orrery: 1\nkind: serving\ncluster: {nodes: 8192, node: dgx-h100}\nmodel: llama-2-7b\n"
         "engine: {replicas: 65536}\nrequests: {count: 5}\n");
-    CHECK(run(s, test::models(), {}).summary.find("requests")->value == 5);
+    CHECK(run_scenario(s, test::model_cache(), {}).summary.find("requests")->value == 5);
 }
 
-TEST_CASE("serving: a pool begins at a node where its replicas fill some, and at a share of one where they fit into it") {
+TEST_CASE(
+    "serving: a pool begins at a node where its replicas fill some, and at a share of one where they fit into it") {
     PhaseSpec phase;
     phase.tensor = 8;
     CHECK(pool_begin(phase, 0, 8) == 0);
@@ -163,16 +164,17 @@ requests: {{count: 8, rate: 1, prompt: {{mean: 512}}, output: {{mean: 64}}}}
 )",
                                              prefill);
         const Scenario scenario = read_scenario(parse_yaml(text, "s.yaml"), "s", test::data());
-        return run(scenario, test::models(), {}).summary.find("tpot_s.mean")->value;
+        return run_scenario(scenario, test::model_cache(), {}).summary.find("tpot_s.mean")->value;
     };
     // The decode replica has a node of its own either way.
     CHECK(tpot("4") == doctest::Approx(tpot("8")).epsilon(0.01));
 }
 
 TEST_CASE("serving: a summary in which nothing was measured says so") {
-    const RunOutput out = run(test::scenario("orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\n"
-                                             "model: llama-2-7b\nrequests: {count: 5}\nmeasure: {from: 1000 s}\n"),
-                              test::models(), {});
+    const RunOutput out =
+        run_scenario(test::scenario("orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\n"
+                                    "model: llama-2-7b\nrequests: {count: 5}\nmeasure: {from: 1000 s}\n"),
+                     test::model_cache(), {});
     CHECK(out.summary.find("requests")->value == 0);
     CHECK(std::any_of(out.summary.notes.begin(), out.summary.notes.end(),
                       [](const std::string& note) { return note.rfind("warning: no request", 0) == 0; }));
@@ -183,7 +185,7 @@ TEST_CASE("serving: the table of requests has each of them once, and adds up to 
                                      {"measure.from=0 s", "engine.max_context=4096", "faults.retries=0"}, test::data());
     RunOptions options;
     options.requests = true;
-    const RunOutput out = run(s, test::models(), options);
+    const RunOutput out = run_scenario(s, test::model_cache(), options);
     REQUIRE(out.requests.size() == 5000);
     std::map<Ending, double> endings;
     std::vector<bool> seen(5000);
@@ -221,7 +223,8 @@ TEST_CASE("serving: adapters show in the table of requests, in their lifelines a
               .rfind("request,arrival_s,ending,prompt,output,ttft_s,tpot_s,e2e_s,retries,adapter\n", 0) == 0);
     RunOptions options;
     options.timeline = options.requests = true;
-    const RunOutput out = run(load_scenario(scenario, {"requests.count=200"}, test::data()), test::models(), options);
+    const RunOutput out =
+        run_scenario(load_scenario(scenario, {"requests.count=200"}, test::data()), test::model_cache(), options);
     std::map<std::uint64_t, double> waited;  // us by request
     std::map<std::uint64_t, std::string> named;
     for (const Lifeline& part : out.timeline.lifelines) {
@@ -273,7 +276,7 @@ TEST_CASE("serving: a damaged scenario runs, or is refused with its place or as 
         node->kind = YamlNode::Kind::scalar;
         node->scalar = values[random.below(values.size())];
         try {
-            const RunOutput out = run(read_scenario(tree, "damaged", test::data()), test::models(), {});
+            const RunOutput out = run_scenario(read_scenario(tree, "damaged", test::data()), test::model_cache(), {});
             CHECK((out.summary.find("e2e_s.mean")->measured() || out.summary.find("requests")->value == 0));
             ++ran;
         } catch (const ConfigError& error) {
@@ -289,11 +292,12 @@ TEST_CASE("serving: a damaged scenario runs, or is refused with its place or as 
 TEST_CASE("serving: replicas are busy for no more than the whole time, though their last iteration goes on") {
     // Every request gives up within the first iteration.
     const Summary summary =
-        run(scenario(
+        run_scenario(
+            scenario(
                 "orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\nmodel: {preset: llama-2-7b, layers: "
                 "4}\nengine: {tensor: 2, scheduler: {kind: chunked-prefill, token_budget: 2048, max_sequences: "
                 "512}}\nrequests: {arrivals: at-once, count: 600, prompt: 300, output: 60, timeout: 0.001 s}\n"),
-            models(), {})
+            model_cache(), {})
             .summary;
     CHECK(summary.find("busy_fraction")->value == doctest::Approx(1));
 }

@@ -47,11 +47,11 @@ TEST_CASE("steady state: a run of no given length answers as one twenty times lo
                                 "output: {kind: uniform, mean: 60, spread: 0.5}}")}};
     for (const auto& [name, text] : cases) {
         const Scenario s = scenario(text);
-        const Summary own = run(s, models(), {}).summary;
+        const Summary own = run_scenario(s, model_cache(), {}).summary;
         RunOptions longer;
         longer.steady.batch *= 20;
         longer.steady.most *= 20;
-        const Summary far = run(s, models(), longer).summary;
+        const Summary far = run_scenario(s, model_cache(), longer).summary;
         CHECK_MESSAGE(value(far, "requests") >= 32'000, name);
         for (const char* metric : {"output_tokens_per_s", "requests_per_s", "cost_per_million_tokens_usd"}) {
             const double ratio = value(own, metric) / value(far, metric);
@@ -69,7 +69,7 @@ TEST_CASE("steady state: a run of no given length answers as one twenty times lo
 }
 
 TEST_CASE("steady state: an overload is said with the rate that is sustained, and a given count stays as it was") {
-    const Summary over = run(scenario(small("{rate: 500}")), models(), {}).summary;
+    const Summary over = run_scenario(scenario(small("{rate: 500}")), model_cache(), {}).summary;
     CHECK(value(over, "overloaded") == 1);
     const double sustained = value(over, "sustainable_rps");
     CHECK(sustained < 200);
@@ -77,9 +77,11 @@ TEST_CASE("steady state: an overload is said with the rate that is sustained, an
     REQUIRE(!over.notes.empty());
     CHECK(over.notes.back().rfind("warning: overloaded", 0) == 0);
     // Just below it the queue stays.
-    CHECK(value(run(scenario(small(fmt::format("{{rate: {:.6g}}}", 0.9 * sustained))), models(), {}).summary,
-                "overloaded") == 0);
-    const Summary counted = run(scenario(small("{rate: 500, count: 300}")), models(), {}).summary;
+    CHECK(
+        value(
+            run_scenario(scenario(small(fmt::format("{{rate: {:.6g}}}", 0.9 * sustained))), model_cache(), {}).summary,
+            "overloaded") == 0);
+    const Summary counted = run_scenario(scenario(small("{rate: 500, count: 300}")), model_cache(), {}).summary;
     CHECK(value(counted, "requests") == 300);
     CHECK(counted.find("overloaded") == nullptr);
     CHECK(!counted.find("output_tokens_per_s")->low);
@@ -101,12 +103,15 @@ TEST_CASE("steady state: what ends the load, where no count is given") {
     CHECK(end_of("{rate: 1}", "{}", "measure: {from: 10 s, to: 40 s}\n") == LoadEnd::time);
     // The window is filled to its end, and a swing is one whole period.
     const Summary window =
-        run(scenario(small("{rate: 5}", "{}", "measure: {from: 100 s, to: 1100 s}\n")), models(), {}).summary;
+        run_scenario(scenario(small("{rate: 5}", "{}", "measure: {from: 100 s, to: 1100 s}\n")), model_cache(), {})
+            .summary;
     CHECK(value(window, "requests") == doctest::Approx(5000).epsilon(0.05));
-    const Summary day = run(scenario(small("{rate: 5, swing: 0.8, period: 600 s}")), models(), {}).summary;
+    const Summary day =
+        run_scenario(scenario(small("{rate: 5, swing: 0.8, period: 600 s}")), model_cache(), {}).summary;
     CHECK(value(day, "requests") == doctest::Approx(3000).epsilon(0.05));
     // A warm-up that is given is left out at least.
-    const Summary late = run(scenario(small("{rate: 15}", "{}", "measure: {from: 60 s}\n")), models(), {}).summary;
+    const Summary late =
+        run_scenario(scenario(small("{rate: 15}", "{}", "measure: {from: 60 s}\n")), model_cache(), {}).summary;
     CHECK(value(late, "output_tokens_per_s") == doctest::Approx(15 * 128).epsilon(0.05));
 }
 
@@ -123,12 +128,12 @@ TEST_CASE("steady state: the capacity of a load without a count covers that of r
     CapacityOptions longer = options;
     longer.requests *= 10;
     s.seed = 1000;
-    const double truth = find_capacity(s, models(), longer).rate;
+    const double truth = find_capacity(s, model_cache(), longer).rate;
     int covered = 0;
     const int cases = 12 * scale();
     for (int i = 0; i < cases; ++i) {
         s.seed = 10 * i;
-        const Capacity found = find_capacity(s, models(), options);
+        const Capacity found = find_capacity(s, model_cache(), options);
         covered += found.low <= truth && truth <= found.high ? 1 : 0;
         CHECK(found.rate == doctest::Approx(truth).epsilon(0.05));
     }
@@ -137,7 +142,7 @@ TEST_CASE("steady state: the capacity of a load without a count covers that of r
     // In closed form: P(W <= x) = (1 - r) sum over k <= x / s of (l (k s - x))^k / k! exp(l (x - k s)) (Erlang, 1909).
     Scenario idle = s;
     idle.as<ServingKind>().requests.rate = 1e-2;
-    const double service = value(run(idle, models(), {}).summary, "ttft_s.p50");
+    const double service = value(run_scenario(idle, model_cache(), {}).summary, "ttft_s.p50");
     const auto in_time = [&](double rate) {
         const double wait = s.as<ServingKind>().slo.ttft - service;
         double sum = 0;
@@ -165,7 +170,7 @@ TEST_CASE("intervals of serving hold what measured runs of the engine left, wher
     const auto of = [&](const std::string& requests, const std::string& own, const std::string& model = "llama-3-8b") {
         std::string text = small(requests, own);
         text.replace(text.find("llama-3-8b"), 10, model);
-        return run(scenario(text), models(), {}).summary;
+        return run_scenario(scenario(text), model_cache(), {}).summary;
     };
     const auto width = [](const Summary& summary, const std::string& name) {
         const Metric* metric = summary.find(name);

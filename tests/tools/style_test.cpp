@@ -143,7 +143,7 @@ TEST_CASE("what a folder declares lies in the folder's own namespace, so that no
                                                       {"sim/engine", "engine"},
                                                       {"sim/network", "network"},
                                                       {"sim/record", "record"},
-                                                      {"sim/run", "simulation"},
+                                                      {"sim/run", "run"},
                                                       {"workloads/collective", "collective"},
                                                       {"workloads/faults", "faults"},
                                                       {"workloads/imports", "imports"},
@@ -152,13 +152,13 @@ TEST_CASE("what a folder declares lies in the folder's own namespace, so that no
                                                       {"workloads/serving", "serving"},
                                                       {"workloads/trace", "trace"},
                                                       {"workloads/training", "training"},
-                                                      {"models", "cost"},
+                                                      {"models", "models"},
                                                       {"tools/calibration", "calibration"},
                                                       {"tools/check", "check"},
                                                       {"tools/driver", "driver"},
-                                                      {"tools/explain", "explanation"},
+                                                      {"tools/explain", "explain"},
                                                       {"tools/init", "init"},
-                                                      {"tools/plan", "planning"},
+                                                      {"tools/plan", "plan"},
                                                       {"tools/program", "program"},
                                                       {"tools/reference", "reference"},
                                                       {"tools/simgrid", "simgrid"},
@@ -169,8 +169,8 @@ TEST_CASE("what a folder declares lies in the folder's own namespace, so that no
         each_source({folder}, [&, &own = name](const std::string& path, const std::string& text) {
             CHECK_MESSAGE(text.find("\nnamespace orrery {") == std::string::npos,
                           path << " belongs to orrery::" << own);
-            const bool opens = text.find("\nnamespace orrery::inline " + own + " {") != std::string::npos ||
-                               text.find("\nnamespace orrery::inline " + own + "::") != std::string::npos;
+            const bool opens = text.find("\nnamespace orrery::" + own + " {") != std::string::npos ||
+                               text.find("\nnamespace orrery::" + own + "::") != std::string::npos;
             CHECK_MESSAGE((opens || text.find("\nnamespace orrery") == std::string::npos), path);
         });
     }

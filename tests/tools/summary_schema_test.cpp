@@ -1,11 +1,11 @@
 // The JSON Schema of summaries: what runs of every kind write follows it.
 
+#include "tools/reference/summary_schema.hpp"
 #include "sim/record/metric_table.hpp"
 #include "tests/support/command.hpp"
 #include "tests/support/support.hpp"
 #include "tools/driver/kind.hpp"
 #include "tools/driver/scenario.hpp"
-#include "tools/reference/summary_schema.hpp"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>

@@ -394,8 +394,9 @@ TEST_CASE("points that resolve to the same scenario are computed once, infeasibl
     const auto rows = nlohmann::json::parse(orrery_command("table --format json " + folder.file("db")).text);
     CHECK(rows[0]["iteration_time_s"] == rows[2]["iteration_time_s"]);
     CHECK(rows[0]["iteration_time_s"].get<double>() ==
-          doctest::Approx(
-              run(scenario(std::string(kSmallTraining)), models(), {}).summary.find("iteration_time_s")->value));
+          doctest::Approx(run_scenario(scenario(std::string(kSmallTraining)), model_cache(), {})
+                              .summary.find("iteration_time_s")
+                              ->value));
     CHECK(rows[1]["message"].get<std::string>().find("does not divide") != std::string::npos);
     CHECK(rows[1]["iteration_time_s"].is_null());
 }

@@ -20,7 +20,7 @@ constexpr const char* kFolder = ORRERY_SOURCE_DIR "/tests/data/fields";
 std::string outcome(const Scenario& scenario) {
     RunOptions options;
     options.messages = true;
-    const RunOutput out = run(scenario, test::models(), options);
+    const RunOutput out = run_scenario(scenario, test::model_cache(), options);
     std::string text = to_json(out.summary, false) + ports_csv(out.packets);
     if (out.messages) {
         for (const double time : out.messages->completions) {

@@ -40,7 +40,7 @@ std::vector<Row> rows_of(const std::string& table) {
 }
 
 // Two stages on four nodes: activations cross nodes, and gradients of eight ranks a stage go round two nodes.
-std::string training(const std::string& network) {
+std::string training_case(const std::string& network) {
     return "orrery: 1\nkind: training\n"
            "cluster: {nodes: 4, node: dgx-a100-80g, fabric: {kind: leaf-spine, nodes_per_leaf: 2, rails: 8,\n"
            "  oversubscription: 1, latency: 600 ns}}\n"
@@ -51,7 +51,7 @@ std::string training(const std::string& network) {
 }
 
 nlohmann::json metrics_of(const Folder& folder, const std::string& network, const std::string& table) {
-    const std::string scenario = folder.file("t.yaml", training(network));
+    const std::string scenario = folder.file("t.yaml", training_case(network));
     const std::string summary = folder.file("t.json");
     const Outcome run =
         orrery_command("run " + scenario + " --quiet --json " + summary + (table.empty() ? "" : " --flows " + table));
@@ -128,7 +128,7 @@ TEST_CASE(
 TEST_CASE("messages of an iteration are sampled by the numbers that the table gives them") {
     const Folder folder;
     const std::string scenario = folder.file(
-        "t.yaml", training("{fidelity: packet, paths: ecmp, flow_samples: {every: 20 us, flows: \"0, 7\"}}"));
+        "t.yaml", training_case("{fidelity: packet, paths: ecmp, flow_samples: {every: 20 us, flows: \"0, 7\"}}"));
     const std::string table = folder.file("f.csv");
     const std::string samples = folder.file("s.csv");
     const Outcome run = orrery_command("run " + scenario + " --quiet --flows " + table + " --flow-samples " + samples);

@@ -78,14 +78,15 @@ software: {}
 compute: {{model: {}}}
 )",
                                                       software, compute));
-        const Metric metric = *run(s, models, {}).summary.find("iteration_time_s");
+        const Metric metric = *run_scenario(s, models, {}).summary.find("iteration_time_s");
         CHECK(metric.value / *metric.low == doctest::Approx(*metric.high / metric.value));
         return std::log(*metric.high / metric.value);
     };
     const double known = test::scenario(
                              "orrery: 1\nkind: training\ncluster: {nodes: 1, node: dgx-h100}\nmodel: llama-3-8b\n"
                              "plan: {tensor: 8, global_batch: 8}\nsoftware: megatron-core-2024\n")
-                             .as<TrainingKind>().software.interval.value;
+                             .as<TrainingKind>()
+                             .software.interval.value;
     CHECK(width("megatron-core-2024", "calibrated") > known - 1e-9);
     CHECK(width("megatron-core-2024", "calibrated") < known + 0.05);
     CHECK(width("{preset: megatron-core-2024, interval: 0.2}", "calibrated") > 0.2 - 1e-9);

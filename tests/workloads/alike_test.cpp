@@ -27,7 +27,8 @@ struct Both {
 Both run_both(const std::string& cluster, const std::string& op, const std::string& network) {
     const Scenario s = scenario(cluster, op, network);
     const Fabric fabric = fabric_of(s);
-    const Shifts shifts = s.as<CollectiveKind>().collective.algorithm->shifts(s.as<CollectiveKind>().collective, fabric.gpus());
+    const Shifts shifts =
+        s.as<CollectiveKind>().collective.algorithm->shifts(s.as<CollectiveKind>().collective, fabric.gpus());
     MessageRunOptions options = message_options(s);
     Both out;
     out.folded = run_shifts(fabric, shifts, fabric.gpus(), options);
@@ -86,7 +87,8 @@ TEST_CASE("an all-to-all over 1,024 GPUs keeps every NIC busy from the first lat
                                 "{fidelity: fluid}");
     const Fabric fabric = fabric_of(s);
     const MessageRunResult result =
-        run_shifts(fabric, s.as<CollectiveKind>().collective.algorithm->shifts(s.as<CollectiveKind>().collective, 1024), 1024, message_options(s));
+        run_shifts(fabric, s.as<CollectiveKind>().collective.algorithm->shifts(s.as<CollectiveKind>().collective, 1024),
+                   1024, message_options(s));
     const double sending = 64.0 * 1024 * 1024 / 1024 * 1016 / fabric.capacity(fabric.nic_out(0));
     const auto latency = [&](std::uint32_t to) {
         return fabric.route(GpuId(0), GpuId(to), PathChoice::spray, 0).latency;
@@ -103,8 +105,10 @@ TEST_CASE("at fidelity analytic ranks that send to all at once take turns, store
                                 "{fidelity: analytic}");
     const Fabric fabric = fabric_of(s);
     const MessageRunResult each =
-        run_shifts(fabric, s.as<CollectiveKind>().collective.algorithm->shifts(s.as<CollectiveKind>().collective, 64), 64, message_options(s));
-    const MessageRunResult stored = run_messages(fabric, make_schedule(s.as<CollectiveKind>().collective, 64, 8), message_options(s));
+        run_shifts(fabric, s.as<CollectiveKind>().collective.algorithm->shifts(s.as<CollectiveKind>().collective, 64),
+                   64, message_options(s));
+    const MessageRunResult stored =
+        run_messages(fabric, make_schedule(s.as<CollectiveKind>().collective, 64, 8), message_options(s));
     CHECK(each.seconds == stored.seconds);
     CHECK(each.classes == 0);
     // Whole messages one after another leave gaps, but rank by rank it would be 40 times as long.
@@ -115,10 +119,11 @@ TEST_CASE("at fidelity analytic ranks that send to all at once take turns, store
 
 TEST_CASE(
     "rings side by side are folded where links prove their messages alike, and take exactly as long as unfolded") {
-    for (const char* cluster : {"{nodes: 4, node: dgx-h100, fabric: {kind: leaf-spine, rails: 8}}",
-                                "{nodes: 16, node: dgx-h100, fabric: {kind: leaf-spine, rails: 8, nodes_per_leaf: 4}}",
-                                "{nodes: 8, node: dgx-h100, fabric: {kind: rail-only}}",
-                                "{hosts: 64, fabric: {kind: leaf-spine, hosts_per_leaf: 8, oversubscription: 4, link: 400 Gbps}}"}) {
+    for (const char* cluster :
+         {"{nodes: 4, node: dgx-h100, fabric: {kind: leaf-spine, rails: 8}}",
+          "{nodes: 16, node: dgx-h100, fabric: {kind: leaf-spine, rails: 8, nodes_per_leaf: 4}}",
+          "{nodes: 8, node: dgx-h100, fabric: {kind: rail-only}}",
+          "{hosts: 64, fabric: {kind: leaf-spine, hosts_per_leaf: 8, oversubscription: 4, link: 400 Gbps}}"}) {
         for (const char* name : {"multi-ring", "bidirectional-ring"}) {
             CAPTURE(cluster);
             CAPTURE(name);

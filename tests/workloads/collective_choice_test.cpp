@@ -13,7 +13,7 @@ using namespace orrery;
 
 namespace {
 
-Scenario collective(const std::string& cluster, const std::string& what) {
+Scenario collective_case(const std::string& cluster, const std::string& what) {
     return test::scenario(
         fmt::format("orrery: 1\nkind: collective\ncluster: {{{}}}\ncollective: {{{}}}\nnetwork: {{fidelity: "
                     "fluid}}\n",
@@ -21,11 +21,13 @@ Scenario collective(const std::string& cluster, const std::string& what) {
 }
 
 double seconds(const std::string& cluster, const std::string& what) {
-    return run(collective(cluster, what), test::models(), {}).summary.find("collective_time_s")->value;
+    return run_scenario(collective_case(cluster, what), test::model_cache(), {})
+        .summary.find("collective_time_s")
+        ->value;
 }
 
 double busbw(const std::string& cluster, const std::string& what) {  // GB/s
-    return run(collective(cluster, what), test::models(), {}).summary.find("busbw_gbps")->value / 8;
+    return run_scenario(collective_case(cluster, what), test::model_cache(), {}).summary.find("busbw_gbps")->value / 8;
 }
 
 const std::string kHosts8 = "hosts: 8, fabric: {kind: single-switch, link: 1 GB/s, latency: 0 ns}";
@@ -93,7 +95,7 @@ TEST_CASE("on a wrapped torus one node stands for all: the time, messages and by
                         "neighbour_link: 1 GB/s}}}}\ncollective: {{op: {}, algorithm: per-dimension, size: 96 MB}}\n"
                         "network: {{fidelity: {}, fold: {}}}\n",
                         nodes, shape, link, op, fidelity, fold));
-                    return run(s, test::models(), {}).summary;
+                    return run_scenario(s, test::model_cache(), {}).summary;
                 };
                 const Summary folded = summary("true");
                 const Summary each = summary("false");
@@ -128,7 +130,7 @@ TEST_CASE("by default every operation does what it says, over all NICs of a node
     const std::string text = fmt::format(
         "orrery: 1\nkind: collective\ncluster: {{{}}}\ncollective: {{op: all-to-all, algorithm: ring, size: 1 MB}}\n",
         nodes);
-    CHECK_THROWS_WITH_AS((void)run(test::scenario(text), test::models(), {}),
+    CHECK_THROWS_WITH_AS((void)run_scenario(test::scenario(text), test::model_cache(), {}),
                          doctest::Contains("serves all-reduce, all-gather and reduce-scatter, not all-to-all"),
                          InfeasibleError);
 }
@@ -149,25 +151,26 @@ TEST_CASE("broadcast and reduce use all NICs of a node: chains side by side, a p
         CHECK(busbw(nodes, fmt::format("op: {}, size: 4 GiB, algorithm: chain", op)) < 51);
     }
     // Every byte goes to every other rank once.
-    const RunOutput out = run(test::scenario("orrery: 1\nkind: collective\ncluster: {nodes: 4, node: dgx-h100, fabric: "
-                                             "{kind: rail-only}}\ncollective: {op: broadcast, size: 1 GiB, algorithm: "
-                                             "multi-ring}\n"),
-                              test::models(), {});
+    const RunOutput out =
+        run_scenario(test::scenario("orrery: 1\nkind: collective\ncluster: {nodes: 4, node: dgx-h100, fabric: "
+                                    "{kind: rail-only}}\ncollective: {op: broadcast, size: 1 GiB, algorithm: "
+                                    "multi-ring}\n"),
+                     test::model_cache(), {});
     CHECK(out.summary.find("bytes_on_wire")->value == doctest::Approx(31 * 1073741824.0));
     const std::string text = fmt::format(
         "orrery: 1\nkind: collective\ncluster: {{{}}}\ncollective: {{op: broadcast, algorithm: multi-ring, size: 1 MB, "
         "root: 32}}\n",
         nodes);
-    CHECK_THROWS_WITH_AS((void)run(test::scenario(text), test::models(), {}),
+    CHECK_THROWS_WITH_AS((void)run_scenario(test::scenario(text), test::model_cache(), {}),
                          doctest::Contains("the root is rank 32, but the last one is 31"), InfeasibleError);
 }
 
 TEST_CASE("hierarchical from and to a root: shared out in its node, over all NICs, and put together in the others") {
     const std::string nodes = "nodes: 4, node: dgx-h100, fabric: {kind: rail-only}";
     const auto run_of = [&](const std::string& what) {
-        return run(test::scenario(
-                       fmt::format("orrery: 1\nkind: collective\ncluster: {{{}}}\ncollective: {{{}}}\n", nodes, what)),
-                   test::models(), {});
+        return run_scenario(test::scenario(fmt::format(
+                                "orrery: 1\nkind: collective\ncluster: {{{}}}\ncollective: {{{}}}\n", nodes, what)),
+                            test::model_cache(), {});
     };
     const double gib = 1073741824;
     for (const char* root : {"0", "13"}) {

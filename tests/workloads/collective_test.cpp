@@ -210,7 +210,7 @@ TEST_CASE("a slow rank is refused where it would change nothing") {
             "Gbps}}\n"
             "collective: {algorithm: ring, size: 1 MiB, slow_factor: 0.5, " +
             collective + "}\nnetwork: {" + network + "}\n");
-        return run(scenario, test::models(), {}).summary.find("collective_time_s")->value;
+        return run_scenario(scenario, test::model_cache(), {}).summary.find("collective_time_s")->value;
     };
     CHECK(run_with("slow_rank: 3", "") > 1.5 * run_with("slow_rank: -1", ""));
     CHECK_THROWS_WITH_AS((void)run_with("slow_rank: 4", ""), doctest::Contains("the last one is 3"), InfeasibleError);
@@ -244,13 +244,14 @@ TEST_CASE("sums in memory: a step of a ring that makes one reads and writes its 
 
 TEST_CASE("sums in memory: a folded torus takes as long as an unfolded one, and its closed form") {
     const auto seconds = [](const char* more, const char* fold) {
-        return run(test::scenario(fmt::format("orrery: 1\nkind: collective\ncluster: {{nodes: 64, node: tpu-v6e, "
+        return run_scenario(
+                   test::scenario(fmt::format("orrery: 1\nkind: collective\ncluster: {{nodes: 64, node: tpu-v6e, "
                                               "fabric: {{kind: torus, shape: "
                                               "8x8, neighbour_latency: 0 s}}}}\ncollective: {{op: all-reduce, "
                                               "algorithm: per-dimension, size: 64 "
                                               "MB{}}}\nnetwork: {{fidelity: fluid, fold: {}}}\n",
                                               more, fold)),
-                   test::models(), {})
+                   test::model_cache(), {})
             .summary.find("collective_time_s")
             ->value;
     };

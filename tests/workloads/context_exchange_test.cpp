@@ -29,7 +29,7 @@ network: {{collectives: ideal}}
 TrainingResult train(const Scenario& s) {
     RunOptions options;
     options.check_memory = false;
-    return *run(s, test::models(), options).training;
+    return *run_scenario(s, test::model_cache(), options).training;
 }
 
 // Exposed exchanges of a layer, in units of what a rank's tokens have in 16 bits of the model's width.
@@ -66,22 +66,22 @@ TEST_CASE("grouped keys are fewer bytes, unless they are copied for every head b
     CHECK(exposed("overlap: {context: false}", ", kv_heads: 8") == doctest::Approx((7 * 2 + 7 * 4) / 4.0));
     CHECK(exposed("overlap: {context: false}", ", kv_heads: 8", ", repeats_keys: true") ==
           doctest::Approx(7 * 2 + 7 * 4));
-    CHECK(exposed("context_exchange: all-to-all", ", kv_heads: 8") ==
-          doctest::Approx(7.0 / 8 * (2 + 2.0 / 4) * 2));
+    CHECK(exposed("context_exchange: all-to-all", ", kv_heads: 8") == doctest::Approx(7.0 / 8 * (2 + 2.0 / 4) * 2));
 }
 
 TEST_CASE("rings of long sequences hide behind attention, and the last of what was found does not") {
     CHECK(exposed("context_exchange: ring") == doctest::Approx(0));
-    CHECK(exposed("context_exchange: gathered-ring") < exposed("context_exchange: gathered-ring, overlap: {context: false}"));
+    CHECK(exposed("context_exchange: gathered-ring") <
+          exposed("context_exchange: gathered-ring, overlap: {context: false}"));
     CHECK(exposed("context_exchange: two-way") == doctest::Approx(1 + 1).epsilon(0.01));
     CHECK(exposed("context_exchange: hierarchical, context_inner: 4") == doctest::Approx(3.0 / 4 * (4 + 4)));
 }
 
 TEST_CASE("all exchanges do the same work, whose kernels differ by sums and copies alone") {
     const double ring = train(scenario_of("context_exchange: ring")).hardware_flops;
-    for (const char* plan : {"context_exchange: gathered-ring", "context_exchange: all-gather",
-                             "context_exchange: all-to-all", "context_exchange: two-way",
-                             "context_exchange: hierarchical, context_inner: 2"}) {
+    for (const char* plan :
+         {"context_exchange: gathered-ring", "context_exchange: all-gather", "context_exchange: all-to-all",
+          "context_exchange: two-way", "context_exchange: hierarchical, context_inner: 2"}) {
         CAPTURE(plan);
         CHECK(train(scenario_of(plan)).hardware_flops == doctest::Approx(ring));
     }

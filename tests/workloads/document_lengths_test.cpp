@@ -35,11 +35,12 @@ plan: {{{}{}}}
 TrainingResult train(const Scenario& s) {
     RunOptions options;
     options.check_memory = false;
-    return *run(s, test::models(), options).training;
+    return *run_scenario(s, test::model_cache(), options).training;
 }
 
 DocumentLayout layout_of_scenario(const Scenario& s) {
-    return lay_out_documents(s.as<TrainingKind>().model, s.as<TrainingKind>().plan, {}, static_cast<std::uint64_t>(s.seed), 8);
+    return lay_out_documents(s.as<TrainingKind>().model, s.as<TrainingKind>().plan, {},
+                             static_cast<std::uint64_t>(s.seed), 8);
 }
 
 std::string refusal_of(const std::string& documents, const std::string& plan) {
@@ -58,7 +59,9 @@ std::vector<double> spent(const Scenario& s, const DocumentLayout& layout, doubl
         for (std::uint32_t m = 0; m < layout.micro_batches; ++m) {
             double one = 0;
             for (const DocumentPiece& piece : layout.at(column, m).pieces) {
-                one += piece.count * document_flops(s.as<TrainingKind>().model, s.as<TrainingKind>().plan, piece.length) / piece.ranks;
+                one += piece.count *
+                       document_flops(s.as<TrainingKind>().model, s.as<TrainingKind>().plan, piece.length) /
+                       piece.ranks;
             }
             out[column] += one;
             dearest = std::max(dearest, one);
@@ -88,7 +91,7 @@ TEST_CASE("padding wastes 1 - mean / longest and costs what full sequences cost"
     CHECK(result.documents->padding > 0.3);
     CHECK(result.iteration_s == train(scenario_of("")).iteration_s);
     // Tokens that count are those of documents.
-    const RunOutput out = run(s, test::models(), {});
+    const RunOutput out = run_scenario(s, test::model_cache(), {});
     CHECK(out.summary.find("tokens_per_s")->value == doctest::Approx(layout.tokens / result.iteration_s));
 }
 

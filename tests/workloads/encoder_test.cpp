@@ -1,5 +1,6 @@
 // Encoders: weights, FLOPs, kernels, memory and times of models with an encoder of images on the first pipeline stage.
 
+#include "workloads/training/encoder.hpp"
 #include "tests/support/passes.hpp"
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
@@ -9,7 +10,6 @@
 #include "tools/explain/explain.hpp"
 #include "tools/plan/estimate.hpp"
 #include "tools/plan/search.hpp"
-#include "workloads/training/encoder.hpp"
 #include "workloads/training/memory.hpp"
 #include "workloads/training/pass_cost.hpp"
 
@@ -56,7 +56,7 @@ Scenario with_plan(const std::string& plan, const std::string& model = model_wit
 TrainingResult train(const Scenario& s) {
     RunOptions options;
     options.check_memory = false;
-    return *run(s, test::models(), options).training;
+    return *run_scenario(s, test::model_cache(), options).training;
 }
 TrainingResult train(const std::string& plan, const std::string& model = model_with()) {
     return train(with_plan(plan, model));
@@ -193,12 +193,13 @@ TEST_CASE("encoder: a step is longer by its passes and its optimizer, where noth
         const Scenario s = with_plan(plan, model_with(more));
         const auto& training = s.as<TrainingKind>();
         const double passes = test::priced(s, [&](const PassCost& cost) {
-            const double once =
-                whole(cost, training.model, PassWork::forward).total() + whole(cost, training.model, PassWork::backward).total();
+            const double once = whole(cost, training.model, PassWork::forward).total() +
+                                whole(cost, training.model, PassWork::backward).total();
             CHECK(cost.encoder_seconds() == doctest::Approx(once));
             const auto updated = [&](double encoders) {
                 const bool with = encoders > 0;
-                const double weights = weights_of(training.model, training.plan, mix_of(training.model, 0, 16, with), 2).total();
+                const double weights =
+                    weights_of(training.model, training.plan, mix_of(training.model, 0, 16, with), 2).total();
                 return cost.optimizer(weights, weights).total();
             };
             return 6 * once + updated(1) - updated(0);
@@ -243,7 +244,8 @@ TEST_CASE("encoder: where it makes the first stage the slowest, a 1F1B step is t
         return std::pair{passes, cost.optimizer(weights, weights).total()};
     });
     const TrainingResult result = train(s);
-    CHECK(result.iteration_s == doctest::Approx(24 * stage + update + training.software.step_overhead.value).epsilon(1e-6));
+    CHECK(result.iteration_s ==
+          doctest::Approx(24 * stage + update + training.software.step_overhead.value).epsilon(1e-6));
     // All others wait for it.
     const TrainingResult text = train(plan, text_model());
     CHECK(result.bubble_s > 5 * text.bubble_s);
@@ -254,8 +256,10 @@ TEST_CASE("encoder: where it makes the first stage the slowest, a 1F1B step is t
     CHECK(train(uneven).iteration_s < 0.9 * result.iteration_s);
     const auto estimated = [](const Scenario& of) {
         const Fabric fabric(shape_of(of.cluster, of.cluster_mark));
-        const TrainingInput in = training_input(of, test::models(), fabric, Placement(fabric));
-        return Estimator().iteration(in, of.as<TrainingKind>().plan.schedule->bubble(of.as<TrainingKind>().plan.shape())).value();
+        const TrainingInput in = training_input(of, test::model_cache(), fabric, Placement(fabric));
+        return Estimator()
+            .iteration(in, of.as<TrainingKind>().plan.schedule->bubble(of.as<TrainingKind>().plan.shape()))
+            .value();
     };
     CHECK(estimated(s) == doctest::Approx(result.iteration_s).epsilon(0.15));
     CHECK(estimated(uneven) == doctest::Approx(train(uneven).iteration_s).epsilon(0.15));
@@ -304,9 +308,11 @@ TEST_CASE("encoder: memory of the first stage is its weights, states and activat
     CHECK(held(piped + ", schedule: interleaved, chunks: 2") == doctest::Approx(8));
     CHECK(held(piped + ", stages: [{layers: 0}, {layers: 6}, {layers: 5}, {layers: 5}]") == doctest::Approx(4));
     const Scenario s = with_plan(piped);
-    const std::vector<MemoryUse> stages = memory_by_stage(s.as<TrainingKind>().model, s.as<TrainingKind>().plan, s.as<TrainingKind>().software);
+    const std::vector<MemoryUse> stages =
+        memory_by_stage(s.as<TrainingKind>().model, s.as<TrainingKind>().plan, s.as<TrainingKind>().software);
     const Scenario plain = with_plan(piped, text_model());
-    const std::vector<MemoryUse> before = memory_by_stage(plain.as<TrainingKind>().model, plain.as<TrainingKind>().plan, plain.as<TrainingKind>().software);
+    const std::vector<MemoryUse> before = memory_by_stage(plain.as<TrainingKind>().model, plain.as<TrainingKind>().plan,
+                                                          plain.as<TrainingKind>().software);
     for (std::size_t stage = 1; stage < 4; ++stage) {
         CHECK(stages[stage].total() == before[stage].total());
     }
@@ -319,7 +325,7 @@ TEST_CASE("encoder: where its activations do not fit, computing its layers again
         "dropped: 1, merged: 4, images: 30, projector: 4096}}");
     std::string said;
     try {
-        (void)run(s, test::models(), {});
+        (void)run_scenario(s, test::model_cache(), {});
     } catch (const InfeasibleError& error) {
         said = error.what();
     }
@@ -327,7 +333,7 @@ TEST_CASE("encoder: where its activations do not fit, computing its layers again
     Scenario again = s;
     again.as<TrainingKind>().model.encoder.recompute = true;
     again.as<TrainingKind>().plan.recompute = Recompute::full;
-    CHECK(run(again, test::models(), {}).training->iteration_s > 0);
+    CHECK(run_scenario(again, test::model_cache(), {}).training->iteration_s > 0);
 }
 
 TEST_CASE("encoder: every schedule and way of sharing runs with it, and folded runs give the times of all ranks") {
@@ -382,7 +388,7 @@ TEST_CASE("encoder: gradients of the first stage's reductions and what checkpoin
         options.timeline = true;
         options.check_memory = false;
         double bytes = 0;
-        for (const Span& span : run(with_plan(kPlan, model), test::models(), options).timeline.spans) {
+        for (const Span& span : run_scenario(with_plan(kPlan, model), test::model_cache(), options).timeline.spans) {
             for (const auto& [name, value] : span.arguments) {
                 bytes +=
                     std::string(name) == "bytes" && span.name.find("reduce") != std::string::npos && span.process == 0
@@ -407,7 +413,7 @@ TEST_CASE("encoder: gradients of the first stage's reductions and what checkpoin
 
 TEST_CASE("encoder: its kernels and collectives have names of their own in explanations and timelines") {
     const Scenario s = with_plan("tensor: 2, pipeline: 2, data: 2, global_batch: 8");
-    const Explanation e = explain(s, test::models());
+    const Explanation e = explain_scenario(s, test::model_cache());
     std::set<std::string> named;
     double seconds = 0;
     for (const KernelRow& row : e.kernels) {
@@ -426,7 +432,7 @@ TEST_CASE("encoder: its kernels and collectives have names of their own in expla
     std::map<std::string, std::set<double>> drawn;  // layers by name
     double first = 0;
     double last = 0;
-    for (const Span& span : run(s, test::models(), options).timeline.spans) {
+    for (const Span& span : run_scenario(s, test::model_cache(), options).timeline.spans) {
         if (span.name.rfind("encoder: ", 0) == 0) {
             double layer = -1;
             double stage = -1;

@@ -81,8 +81,9 @@ requests: {{arrivals: closed, clients: 1, count: 4, prompt: {{kind: fixed, mean:
 )";
 
 Summary mixtral(const std::string& cache, const std::string& host = "azure-nc96-a100") {
-    return orrery::run(scenario(fmt::format(fmt::runtime(kMixtral), fmt::arg("host", host), fmt::arg("cache", cache))),
-                       models(), {})
+    return orrery::run_scenario(
+               scenario(fmt::format(fmt::runtime(kMixtral), fmt::arg("host", host), fmt::arg("cache", cache))),
+               model_cache(), {})
         .summary;
 }
 
@@ -114,7 +115,8 @@ TEST_CASE("expert cache: single tokens find their one expert as often as Che's a
     for (int k = 1; k <= 15; ++k) {
         most += 1 / (k * sum);
     }
-    CHECK(hit_fraction(spec, {3, 64, 1, 0}) == doctest::Approx(most).epsilon(0.012));  // the last one is hit, too, at times
+    CHECK(hit_fraction(spec, {3, 64, 1, 0}) ==
+          doctest::Approx(most).epsilon(0.012));  // the last one is hit, too, at times
 }
 
 TEST_CASE("expert cache: what all tokens of a layer need is found before it goes, and the rest passes through") {

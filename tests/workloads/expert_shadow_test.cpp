@@ -28,7 +28,7 @@ network: {{collectives: ideal}}
 TrainingResult train(const Scenario& s) {
     RunOptions options;
     options.check_memory = false;
-    return *run(s, test::models(), options).training;
+    return *run_scenario(s, test::model_cache(), options).training;
 }
 
 double exposed(const std::string& plan) {
@@ -99,7 +99,8 @@ TEST_CASE("shadows and pieces that cannot be say so") {
         CAPTURE(plan);
         CHECK(refusal_of(plan).find("shadowed experts need expert of at least 2") != std::string::npos);
     }
-    for (const char* plan : {", shadowed: 1, overlap: {experts: batches}", ", expert_pieces: 2, overlap: {experts: batches}"}) {
+    for (const char* plan :
+         {", shadowed: 1, overlap: {experts: batches}", ", expert_pieces: 2, overlap: {experts: batches}"}) {
         CAPTURE(plan);
         CHECK(refusal_of(plan).find("hides all exchanges already") != std::string::npos);
     }

@@ -1,9 +1,9 @@
 // Mixtures of experts in training: bytes of each dispatch, memory of each sharding, folding, and limits that are dense.
 
+#include "workloads/training/experts.hpp"
 #include "tests/support/scenarios.hpp"
 #include "tools/driver/kinds/training.hpp"
 #include "tools/driver/kinds/training_input.hpp"
-#include "workloads/training/experts.hpp"
 #include "workloads/training/memory.hpp"
 #include "workloads/training/pass_cost.hpp"
 
@@ -39,7 +39,7 @@ plan: {{{}}}
 TrainingResult train(const Scenario& s) {
     RunOptions options;
     options.check_memory = false;
-    return *run(s, test::models(), options).training;
+    return *run_scenario(s, test::model_cache(), options).training;
 }
 
 ExpertExchange::Sent sent(const Scenario& s, double tokens) {
@@ -106,7 +106,8 @@ TEST_CASE("experts: what comes back takes the bytes of its own precision") {
         const Scenario s = with_plan("data: 32, global_batch: 32, expert: 16, combine_precision: " + precision);
         const Fabric fabric(shape_of(s.cluster, s.cluster_mark));
         const IdealCollectives ideal;
-        const ExpertExchange exchange(s.as<TrainingKind>().model, s.as<TrainingKind>().plan, fabric, ideal, PathChoice::spray);
+        const ExpertExchange exchange(s.as<TrainingKind>().model, s.as<TrainingKind>().plan, fabric, ideal,
+                                      PathChoice::spray);
         return back ? exchange.combine(1e6, s.as<TrainingKind>().plan.experts.combine_precision)
                     : exchange.dispatch(1e6, s.as<TrainingKind>().plan.experts.dispatch_precision);
     };
@@ -209,11 +210,12 @@ TEST_CASE("experts: one expert that sees every token is the dense layer of its w
     CHECK(booked(b, Category::expert_communication) == 0);
     CHECK(b.iteration_s > a.iteration_s);
     const double router = 6 * 4 * 1024.0;  // FLOPs of a token
-    CHECK(one.as<TrainingKind>().model.flops_per_token() == doctest::Approx(plain.as<TrainingKind>().model.flops_per_token() + router));
+    CHECK(one.as<TrainingKind>().model.flops_per_token() ==
+          doctest::Approx(plain.as<TrainingKind>().model.flops_per_token() + router));
     CHECK(b.hardware_flops == doctest::Approx(a.hardware_flops + router * 64 * 1024).epsilon(1e-9));
     const auto products = [](const Scenario& s) {
         const Fabric fabric(shape_of(s.cluster, s.cluster_mark));
-        const TrainingInput in = training_input(s, test::models(), fabric, Placement(fabric));
+        const TrainingInput in = training_input(s, test::model_cache(), fabric, Placement(fabric));
         const PassCost cost(in.model, in.plan, in.software, in.device, in.gpu, in.fabric, in.collectives, in.paths);
         double seconds = 0;
         for (const PassOperation& op : cost.forward_program(in.model.kind_of(0)).operations()) {

@@ -40,7 +40,7 @@ Scenario with_plan(const std::string& plan, const std::string& model = kModel) {
 TrainingResult train(const Scenario& s) {
     RunOptions options;
     options.check_memory = false;
-    return *run(s, test::models(), options).training;
+    return *run_scenario(s, test::model_cache(), options).training;
 }
 
 std::string infeasible(const std::string& plan, const std::string& model = kModel) {
@@ -126,9 +126,12 @@ TEST_CASE("hybrid: a pattern of attention and feed-forwards in turn costs as who
         CHECK(b.hardware_flops == doctest::Approx(a.hardware_flops));
         CHECK(training.model.parameters() == whole.as<TrainingKind>().model.parameters());
         CHECK(training.model.flops_per_token() == doctest::Approx(whole.as<TrainingKind>().model.flops_per_token()));
-        if (whole.as<TrainingKind>().plan.recompute != Recompute::full) {  // which keeps the inputs of twice as many layers
+        if (whole.as<TrainingKind>().plan.recompute !=
+            Recompute::full) {  // which keeps the inputs of twice as many layers
             CHECK(memory_by_stage(training.model, training.plan, training.software)[0].activations ==
-                  doctest::Approx(memory_by_stage(whole.as<TrainingKind>().model, whole.as<TrainingKind>().plan, whole.as<TrainingKind>().software)[0].activations));
+                  doctest::Approx(memory_by_stage(whole.as<TrainingKind>().model, whole.as<TrainingKind>().plan,
+                                                  whole.as<TrainingKind>().software)[0]
+                                      .activations));
         }
     }
 }

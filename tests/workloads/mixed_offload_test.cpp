@@ -38,7 +38,7 @@ Scenario job(const std::string& cluster, const std::string& offload, const char*
 }
 
 double metric(const Scenario& scenario, const char* name) {
-    return run(scenario, test::models(), {}).summary.find(name)->value;
+    return run_scenario(scenario, test::model_cache(), {}).summary.find(name)->value;
 }
 double seconds(const std::string& cluster, const std::string& offload, const char* plan = "data: 16, zero: 3") {
     return metric(job(cluster, offload, plan), "iteration_time_s");
@@ -47,7 +47,7 @@ double seconds(const std::string& cluster, const std::string& offload, const cha
 // What a run is refused with, after whether it is infeasible (3) or wrong (2).
 std::string refused(const Scenario& scenario) {
     try {
-        (void)run(scenario, test::models(), {});
+        (void)run_scenario(scenario, test::model_cache(), {});
     } catch (const InfeasibleError& error) {
         return std::string("3 ") + error.what();
     } catch (const ConfigError& error) {

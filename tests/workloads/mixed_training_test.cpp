@@ -25,7 +25,7 @@ Scenario job_on(const std::string& cluster, const std::string& plan, const char*
 }
 
 double metric(const Scenario& scenario, const char* name) {
-    return run(scenario, test::models(), {}).summary.find(name)->value;
+    return run_scenario(scenario, test::model_cache(), {}).summary.find(name)->value;
 }
 
 double seconds(const std::string& cluster, const std::string& plan, const char* settings = "") {
@@ -45,7 +45,7 @@ std::string groups(const char* first, const char* second) {
 
 std::string infeasible(const Scenario& scenario) {
     try {
-        (void)run(scenario, test::models(), {});
+        (void)run_scenario(scenario, test::model_cache(), {});
     } catch (const Error& error) {
         return error.what();
     }
@@ -114,7 +114,7 @@ TEST_CASE("folded training on groups takes as long as unfolded, where each stage
     const Scenario folded = job_on(cluster, "pipeline: 2, data: 4");
     const Scenario unfolded = job_on(cluster, "pipeline: 2, data: 4", ", fold: false");
     CHECK(metric(folded, "iteration_time_s") == doctest::Approx(metric(unfolded, "iteration_time_s")).epsilon(1e-9));
-    const RunOutput out = run(folded, test::models(), {});
+    const RunOutput out = run_scenario(folded, test::model_cache(), {});
     CHECK(out.summary.notes.front().find("2 ranks simulated, each standing for 16") != std::string::npos);
     // Ranks of a replica never span groups.
     const Scenario wide =
@@ -338,7 +338,7 @@ TEST_CASE("what-ifs and plan bring no standbys to a job on groups that shrinks")
     const Scenario mixed = shrinking(two_kinds(2, "dgx-h100", 2, "dgx-a100-80g"), kPlan, lose("node0", "1 h"));
     CHECK(!standbys(mixed));
     CHECK(standbys(shrinking("{nodes: 4, node: dgx-h100, fabric: {rails: 8}}", kPlan, lose("node0", "1 h"))));
-    for (const RecoveryChoice& choice : search_recovery(mixed, test::models())) {
+    for (const RecoveryChoice& choice : search_recovery(mixed, test::model_cache())) {
         CHECK(choice.standbys == 0);
     }
 }

@@ -28,7 +28,7 @@ Scenario job(const std::string& offload, const std::string& host = fmt::format("
 }
 
 RunOutput run_of(const Scenario& scenario) {
-    return run(scenario, test::models(), {});
+    return run_scenario(scenario, test::model_cache(), {});
 }
 double metric(const RunOutput& out, const char* name) {
     return out.summary.find(name)->value;

@@ -19,7 +19,7 @@ plan: {{data: 8, micro_batch: 1, global_batch: 8, {}}}
 software: {{preset: megatron-core-2024, update_bytes: {}, gradient_sweeps: {}}}
 )",
                                                   plan, bytes, sweeps));
-    return run(s, test::models(), {}).training->booked[static_cast<std::size_t>(Category::optimizer)];
+    return run_scenario(s, test::model_cache(), {}).training->booked[static_cast<std::size_t>(Category::optimizer)];
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ namespace {
 TrainingResult train(const Scenario& s) {
     RunOptions options;
     options.check_memory = false;
-    return *run(s, test::models(), options).training;
+    return *run_scenario(s, test::model_cache(), options).training;
 }
 
 // Two sites of one node each, 10 GB/s between them.
@@ -93,8 +93,10 @@ plan: {data: 8, micro_batch: 1, global_batch: 32, zero: 3, overlap: {data: true}
 network: {collectives: ideal}
 )");
     CHECK(result.outer->inner == doctest::Approx(train(alone).iteration_s).epsilon(2e-3));
-    const MemoryUse with = memory_by_stage(s.as<TrainingKind>().model, s.as<TrainingKind>().plan, s.as<TrainingKind>().software)[0];
-    const MemoryUse without = memory_by_stage(alone.as<TrainingKind>().model, alone.as<TrainingKind>().plan, alone.as<TrainingKind>().software)[0];
+    const MemoryUse with =
+        memory_by_stage(s.as<TrainingKind>().model, s.as<TrainingKind>().plan, s.as<TrainingKind>().software)[0];
+    const MemoryUse without = memory_by_stage(alone.as<TrainingKind>().model, alone.as<TrainingKind>().plan,
+                                              alone.as<TrainingKind>().software)[0];
     CHECK(with.optimizer - without.optimizer == doctest::Approx(8 * w / 8));
     CHECK(with.buffers - without.buffers == doctest::Approx(w / 8));
 }
@@ -176,7 +178,9 @@ network: {{collectives: ideal}}
     }
     const MemoryUse with = memory_by_stage(training.model, training.plan, training.software)[0];
     const Scenario plain = scenario("zero: 0");
-    CHECK(with.gradients - memory_by_stage(plain.as<TrainingKind>().model, plain.as<TrainingKind>().plan, plain.as<TrainingKind>().software)[0].gradients ==
+    CHECK(with.gradients - memory_by_stage(plain.as<TrainingKind>().model, plain.as<TrainingKind>().plan,
+                                           plain.as<TrainingKind>().software)[0]
+                               .gradients ==
           doctest::Approx(8 * 0.9 * w));
 }
 
@@ -193,7 +197,7 @@ TEST_CASE("papers of less communication: metrics of one run are within their ban
             REQUIRE(parse_number(row.find("band")->scalar, band));
             const Scenario s =
                 load_scenario(folder.path().string() + "/" + row.find("scenario")->scalar, {}, test::data());
-            const RunOutput out = run(s, test::models(), {});
+            const RunOutput out = run_scenario(s, test::model_cache(), {});
             const Metric* metric = out.summary.find(row.find("metric")->scalar);
             REQUIRE(metric != nullptr);
             CHECK_MESSAGE(std::abs(metric->value / published - 1) <= band, folder.path().string());

@@ -21,7 +21,7 @@ std::vector<std::uint32_t> lengths(std::uint32_t forward, std::uint32_t input, s
 TrainingResult train(const Scenario& s) {
     RunOptions options;
     options.check_memory = false;
-    return *run(s, test::models(), options).training;
+    return *run_scenario(s, test::model_cache(), options).training;
 }
 
 double booked(const TrainingResult& of, Category category) {
@@ -259,8 +259,8 @@ TEST_CASE("stages of given layers: time and memory follow them, and all that is 
     const TrainingResult uneven = train(staged("[{layers: 2}, {layers: 4}, {layers: 4}, {layers: 6}]"));
     // Eight micro-batches: 1F1B takes as long as its slowest stage's and one pass through each of the others.
     const double layer = work(split) / 8 / 4;
-    CHECK(uneven.iteration_s - split.iteration_s ==
-          doctest::Approx(8 * 6 * layer + 10 * layer - (8 * 4 + 12) * layer).epsilon(0.07));  // the last has the final norm, too
+    CHECK(uneven.iteration_s - split.iteration_s == doctest::Approx(8 * 6 * layer + 10 * layer - (8 * 4 + 12) * layer)
+                                                        .epsilon(0.07));  // the last has the final norm, too
     CHECK(uneven.memory[3].weights == doctest::Approx(1.5 * split.memory[3].weights).epsilon(0.001));
     CHECK(uneven.memory[0].activations == doctest::Approx(0.5 * split.memory[0].activations).epsilon(0.001));
     const std::string wrong = refusal(staged("[{layers: 4}, {layers: 0}, {layers: 4}]"));

@@ -1,9 +1,9 @@
 // One rank of a stage for all of them: when it is proven, what its transfers demand, and that no time changes.
 
+#include "workloads/training/rank_folding.hpp"
 #include "tests/support/scenarios.hpp"
 #include "tools/driver/kinds/training.hpp"
 #include "tools/driver/kinds/training_input.hpp"
-#include "workloads/training/rank_folding.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -50,7 +50,7 @@ double on(const std::vector<Demand>& demands, ResourceId resource) {
 TrainingResult train(const Scenario& s) {
     RunOptions options;
     options.check_memory = false;
-    return *run(s, test::models(), options).training;
+    return *run_scenario(s, test::model_cache(), options).training;
 }
 
 Scenario job(const std::string& fabric, const std::string& plan, const std::string& more = "",
@@ -135,7 +135,7 @@ TEST_CASE("ranks of a stage as copies of one take exactly as long as each descri
             CAPTURE(plan);
             CAPTURE(how);
             const Fabric fabric = fabric_of(s);
-            TrainingInput input = training_input(s, test::models(), fabric, Placement(fabric));
+            TrainingInput input = training_input(s, test::model_cache(), fabric, Placement(fabric));
             TrainingResult of[2];
             std::uint32_t copies[2];
             for (const bool each : {false, true}) {
@@ -196,7 +196,7 @@ TEST_CASE(
     CHECK(train(job("rails: 8", plan, "network: {fidelity: analytic}\n")).simulated_ranks > 4);
     const Scenario s = job("rails: 8", plan);
     const Fabric fabric = fabric_of(s);
-    TrainingInput input = training_input(s, test::models(), fabric, Placement(fabric));
+    TrainingInput input = training_input(s, test::model_cache(), fabric, Placement(fabric));
     CHECK(lower(input).ranks.size() == 4);
     input.slow.push_back({3, 0.5});
     CHECK(lower(input).ranks.size() > 4);

@@ -1,9 +1,9 @@
+#include "tools/driver/kinds/replay.hpp"
 #include "sim/base/random.hpp"
 #include "tests/support/command.hpp"
 #include "tests/support/fabrics.hpp"
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
-#include "tools/driver/kinds/replay.hpp"
 #include "workloads/replay/importers/chakra.hpp"
 #include "workloads/replay/recorded_device.hpp"
 
@@ -136,15 +136,16 @@ TEST_CASE("replay: a program of eight ranks runs on more, and its groups over th
     const ReplayTrace trace = import_trace("pytorch-profiler", sample("step.json"));
     Scenario s = load_scenario(std::string(ORRERY_SOURCE_DIR) + "/scenarios/replay/two-layer-step.yaml",
                                {"replay.communication=simulated", "replay.ranks=64", "cluster.nodes=8"}, test::data());
-    const RunOutput wide = run(s, test::models(), {});
+    const RunOutput wide = run_scenario(s, test::model_cache(), {});
     s.as<RecordKind>().replay.ranks = 8;
     s.cluster.nodes = 1;
-    const RunOutput narrow = run(s, test::models(), {});
+    const RunOutput narrow = run_scenario(s, test::model_cache(), {});
     CHECK(wide.summary.find("replay_time_s")->value > narrow.summary.find("replay_time_s")->value);
     s.cluster.nodes = 1;
     s.as<RecordKind>().replay.ranks = 64;
-    CHECK(problem_of([&] { (void)run(s, test::models(), {}); }).find("64 ranks, but the cluster has 8 GPUs") !=
-          std::string::npos);
+    CHECK(problem_of([&] {
+              (void)run_scenario(s, test::model_cache(), {});
+          }).find("64 ranks, but the cluster has 8 GPUs") != std::string::npos);
     CHECK(trace.groups.size() == 1);
 }
 
@@ -161,7 +162,7 @@ TEST_CASE("replay: on equal groups it is a replay on their nodes, on unlike ones
                      : fmt::format("{{groups: [{{name: a, nodes: 1, node: {}}}, {{name: b, nodes: 1, node: {}}}]}}",
                                    first, second))},
             test::data());
-        return run(s, test::models(), {}).summary.find("replay_time_s")->value;
+        return run_scenario(s, test::model_cache(), {}).summary.find("replay_time_s")->value;
     };
     for (const char* communication : {"recorded", "simulated"}) {
         CAPTURE(communication);

@@ -66,7 +66,7 @@ TEST_CASE("what a program moves between memories takes the memories' time, which
             "nics: 0, pcie_bandwidth: 20 GB/s, host: {{tiers: [{{name: dram, capacity: 1 TB, read: 30 GB/s}}]}}}}}}\n"
             "compute: {{model: replay, trace: {}}}\n",
             file));
-        const double out = run(s, test::models(), {}).summary.find("replay_time_s")->value;
+        const double out = run_scenario(s, test::model_cache(), {}).summary.find("replay_time_s")->value;
         std::filesystem::remove(file);
         return out;
     };
@@ -115,7 +115,8 @@ TEST_CASE("works read back, and wrong ones are refused with their lines") {
         FAIL("accepted");
     } catch (const ConfigError& error) {
         const std::string what = error.what();
-        CHECK(what.find("f:5:1: error: a work is product, attention, streaming, memory or dpu, not 'matmul'") != std::string::npos);
+        CHECK(what.find("f:5:1: error: a work is product, attention, streaming, memory or dpu, not 'matmul'") !=
+              std::string::npos);
         CHECK(what.find("f:7:1: error: work 1 is not listed") != std::string::npos);
     }
 }
@@ -134,12 +135,12 @@ TEST_CASE("a record from another device takes what the two devices' models say")
             "s.yaml",
             "orrery: 1\nkind: replay\ncluster: {nodes: 1, node: {preset: dgx-a100-80g, gpus: 1, nics: 1, gpu: " +
                 device + "}}\ncompute: {model: replay, trace: t.replay}\nreplay: {recorded_on: a100-sxm-80g}\n");
-        return run(load_scenario(file, {}, test::data()), test::models(), {}).seconds;
+        return run_scenario(load_scenario(file, {}, test::data()), test::model_cache(), {}).seconds;
     };
     CHECK(seconds("a100-sxm-80g") == doctest::Approx(2.1e-3).epsilon(1e-6));
     const auto cost = [](const char* device, const Operation& operation) {
-        return test::models()
-            .device(read_device(device, test::models().data()), ComputeKind::calibrated)
+        return test::model_cache()
+            .device(read_device(device, test::model_cache().data()), ComputeKind::calibrated)
             .cost(operation)
             .seconds.value();
     };
@@ -160,5 +161,5 @@ TEST_CASE("a record from another device takes what the two devices' models say")
         folder.file("bare.yaml",
                     "orrery: 1\nkind: replay\ncluster: {nodes: 1, node: dgx-a100-80g}\n"
                     "compute: {model: replay, trace: bare.replay}\nreplay: {recorded_on: h100-sxm}\n");
-    CHECK_THROWS_AS((void)run(load_scenario(bare, {}, test::data()), test::models(), {}), ConfigError);
+    CHECK_THROWS_AS((void)run_scenario(load_scenario(bare, {}, test::data()), test::model_cache(), {}), ConfigError);
 }

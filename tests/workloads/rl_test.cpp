@@ -74,7 +74,7 @@ double value(const Summary& summary, const std::string& name) {
 }
 
 Summary run_text(const std::string& text) {
-    return run(test::scenario(text), test::models(), {}).summary;
+    return run_scenario(test::scenario(text), test::model_cache(), {}).summary;
 }
 
 std::string errors_of(const std::string& text) {

@@ -95,7 +95,7 @@ std::int64_t best_of_all(const PipelineShape& shape, const MeasuredPipeline& mea
 }
 
 TrainingResult train(const Scenario& s) {
-    return *run(s, test::models(), {}).training;
+    return *run_scenario(s, test::model_cache(), {}).training;
 }
 
 // Stages of three and four layers, and an output layer on the last.
@@ -241,7 +241,8 @@ TEST_CASE("search: memory in bytes is what each stage may hold of micro-batches"
     }
     CHECK(bytes.iteration_s >= all.iteration_s);
     const Scenario s = test::scenario(heavy_end("{kind: search, activations: 6 GiB}"));
-    const std::vector<std::uint32_t> most = most_in_flight(s.as<TrainingKind>().model, s.as<TrainingKind>().plan, s.as<TrainingKind>().software);
+    const std::vector<std::uint32_t> most =
+        most_in_flight(s.as<TrainingKind>().model, s.as<TrainingKind>().plan, s.as<TrainingKind>().software);
     CHECK(most[7] < most[0]);  // as many layers, and logits
     CHECK_THROWS_WITH_AS((void)train(test::scenario(heavy_end("{kind: search, activations: 1 MiB}"))),
                          doctest::Contains("plan.schedule.activations is 1 MiB, and stage 0 needs"), InfeasibleError);

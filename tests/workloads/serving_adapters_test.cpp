@@ -128,7 +128,7 @@ requests: {adapters: 3, count: 10}
     const double per_token = 2.0 * 16 * 32 * (attention + ffn);
     CHECK(step.adapter_seconds(64, 1) == doctest::Approx(64 * per_token));
     CHECK(step.adapter_seconds(64, 8) == doctest::Approx(64 * per_token));
-    const Summary summary = run(s, test::models(), {}).summary;
+    const Summary summary = run_scenario(s, test::model_cache(), {}).summary;
     CHECK(summary.find("adapter_misses")->value >= 3);
     CHECK(summary.find("adapter_loads")->value == 3);
     CHECK(summary.find("adapter_hit_fraction")->value ==
@@ -185,7 +185,8 @@ TEST_CASE("serving: every request is accounted for while adapters come, replicas
 TEST_CASE("serving: a whole model comes over what the host's path carries, and waits where it has no slot") {
     // Two GPUs behind one link of eight lanes of generation 3, whose rate both share.
     const auto summary = [](const char* shared, const char* requests) {
-        return run(scenario(fmt::format(
+        return run_scenario(
+                   scenario(fmt::format(
                        "orrery: 1\nkind: serving\ncluster: {{nodes: 1, node: {{preset: dgx-a100-80g, gpus: 2, "
                        "pcie_bandwidth: 0 B/s, host: {{pcie_generation: 3, pcie_lanes: 8, {}tiers: [{{name: dram, "
                        "capacity: 64 "
@@ -195,7 +196,7 @@ TEST_CASE("serving: a whole model comes over what the host's path carries, and w
                        "clients: 1, "
                        "count: 40, prompt: {{kind: fixed, mean: 16}}, output: {{kind: fixed, mean: 2}}, {}}}\n",
                        shared, requests)),
-                   models(), {})
+                   model_cache(), {})
             .summary;
     };
     const auto wait = [](const Summary& of) {
@@ -204,7 +205,8 @@ TEST_CASE("serving: a whole model comes over what the host's path carries, and w
     const Scenario s = scenario(
         "orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-a100-80g}\nmodel: {preset: llama-2-7b, layers: 2}\n"
         "engine: {tensor: 2}\nrequests: {count: 1}\n");
-    const double bytes = 2 * weight_bytes_per_rank(s.as<ServingKind>().model, s.as<ServingKind>().engine.quantisation(s.cluster.node.gpu), 2);
+    const double bytes = 2 * weight_bytes_per_rank(s.as<ServingKind>().model,
+                                                   s.as<ServingKind>().engine.quantisation(s.cluster.node.gpu), 2);
     const double link = PcieLink{3, 8}.rate();
     CHECK(wait(summary("devices_per_switch: 2, ", "adapters: 6")) == doctest::Approx(bytes / link).epsilon(1e-6));
     CHECK(wait(summary("", "adapters: 6")) == doctest::Approx(bytes / link / 2).epsilon(1e-6));

@@ -27,7 +27,7 @@ std::uint64_t blocks(const Scenario& s) {
 ModelStep step_of(const Scenario& s, const Fabric& fabric, const CollectiveModel& collectives,
                   const DeviceSpec* device = nullptr) {
     return ModelStep(ServingModel{.model = s.as<ServingKind>().model,
-                                  .device = test::models().device(s.cluster.node.gpu, ComputeKind::roofline),
+                                  .device = test::model_cache().device(s.cluster.node.gpu, ComputeKind::roofline),
                                   .fabric = fabric,
                                   .collectives = collectives,
                                   .gpus = {GpuId(0)},
@@ -42,19 +42,22 @@ TEST_CASE("compression: a token takes its bits, scales, values kept whole and ro
     // 32 layers of 4,096 keys and as many values; heads of 128.
     const double each = 4.0 / 64 + 0.02 * 6 + 4.0 * 2 / 128;
     const double bytes = 32 * 4096 * (0.5 + 0.25 + 2 * each);
-    CHECK(cache_bytes_per_token(s.as<ServingKind>().model, s.as<ServingKind>().engine.cache, s.as<ServingKind>().engine.compression) == doctest::Approx(bytes));
+    CHECK(cache_bytes_per_token(s.as<ServingKind>().model, s.as<ServingKind>().engine.cache,
+                                s.as<ServingKind>().engine.compression) == doctest::Approx(bytes));
 }
 
 TEST_CASE("compression: the room of a cache holds as many more tokens, less what sequences keep in 16 bits") {
     const Scenario usual = with("block: 16");
     const Scenario packed = with("compression: {group: 64}");
     const double whole = cache_bytes_per_token(usual.as<ServingKind>().model, Precision::bf16);
-    const double token = cache_bytes_per_token(packed.as<ServingKind>().model, Precision::bf16, packed.as<ServingKind>().engine.compression);
+    const double token = cache_bytes_per_token(packed.as<ServingKind>().model, Precision::bf16,
+                                               packed.as<ServingKind>().engine.compression);
     CHECK(token == doctest::Approx(whole * (4.0 + 32.0 / 64) / 16));
     const double room = static_cast<double>(blocks(usual)) * 16 * whole;
     CHECK(static_cast<double>(blocks(packed)) == doctest::Approx(room / (16 * token)).epsilon(1e-3));
     const Scenario buffered = with("compression: {group: 64, rank: 8, recent: 20}");
-    const double wider = cache_bytes_per_token(packed.as<ServingKind>().model, Precision::bf16, buffered.as<ServingKind>().engine.compression);
+    const double wider = cache_bytes_per_token(packed.as<ServingKind>().model, Precision::bf16,
+                                               buffered.as<ServingKind>().engine.compression);
     CHECK(static_cast<double>(blocks(buffered)) ==
           doctest::Approx((room - 64 * 28 * whole) / (16 * wider)).epsilon(1e-3));
 }

@@ -53,7 +53,8 @@ cluster: {{nodes: 1, node: dgx-h100}}
 model: {{layers: 1, hidden: 256, heads: 4, kv_heads: 4, ffn: 512, vocabulary: 1000, rotary: true{}}}
 )",
                                                        more))
-                                .as<ServingKind>().model;
+                                .as<ServingKind>()
+                                .model;
     const Fabric fabric(test::rail_nodes(1));
     const CountedCollectives collectives;
     Priced out;
@@ -126,7 +127,7 @@ engine: {{stream_interval: {}}}
 requests: {{arrivals: fixed, rate: 0.1, count: 1, prompt: {{kind: fixed, mean: 100}}, output: {{kind: fixed, mean: {}}}}}
 )";
     const auto time = [&](int interval, int output, const char* metric) {
-        return run(test::scenario(fmt::format(fmt::runtime(text), interval, output)), test::models(), {})
+        return run_scenario(test::scenario(fmt::format(fmt::runtime(text), interval, output)), test::model_cache(), {})
             .summary.find(metric)
             ->value;
     };
@@ -148,7 +149,8 @@ kind: serving
 cluster: {nodes: 1, node: dgx-h100}
 model: {layers: 3, hidden: 256, heads: 4, kv_heads: 4, ffn: 512, vocabulary: 1000, rotary: true, experts: {count: 4, topk: 1, ffn: 64}}
 )")
-                                .as<ServingKind>().model;
+                                .as<ServingKind>()
+                                .model;
     const Fabric fabric(test::rail_nodes(1));
     const Recorder device;
     ModelStep step(ServingModel{.model = model,
@@ -203,7 +205,9 @@ engine: {{{}}}
     };
     const auto blocks = [&](const std::string& dispatch) {
         const Scenario s = test::scenario(scenario("groups: 8, expert: 8, dispatch: " + dispatch, 1));
-        return limits_of(s.as<ServingKind>().engine, s.as<ServingKind>().engine.mixed, s.as<ServingKind>().model, s.cluster.node.gpu).blocks;
+        return limits_of(s.as<ServingKind>().engine, s.as<ServingKind>().engine.mixed, s.as<ServingKind>().model,
+                         s.cluster.node.gpu)
+            .blocks;
     };
     CHECK(blocks("all-to-all") == 8 * blocks("coherent"));
     const auto refused = [&](const std::string& engine, int topk, const char* why) {
@@ -234,7 +238,7 @@ TEST_CASE("experts wanted by a power law: fewer are active, and the calibrated p
     even.tokens = skewed.tokens = 64;
     CHECK(skewed.active_experts() == doctest::Approx(256 * 0.6856).epsilon(0.02));
     const CostModel& device =
-        test::models().device(read_device("h200-sxm", test::models().data()), ComputeKind::calibrated);
+        test::model_cache().device(read_device("h200-sxm", test::model_cache().data()), ComputeKind::calibrated);
     const auto ratio = [&](double tokens) {
         even.tokens = skewed.tokens = tokens;
         return device.seconds(skewed) / device.seconds(even);

@@ -296,12 +296,13 @@ TEST_CASE("serving faults: what is down cannot fail again, and what does not run
 namespace {
 
 Summary summary_of(const std::string& rest, const std::string& engine = "{replicas: 2, tensor: 8}") {
-    return run(test::scenario(
+    return run_scenario(
+               test::scenario(
                    fmt::format("orrery: 1\nkind: serving\ncluster: {{nodes: 3, node: dgx-h100}}\nmodel: "
                                "llama-2-70b\nengine: {}\nrequests: {{count: 60, rate: 2, arrivals: fixed}}\n{}",
                                engine, rest)
                        .c_str()),
-               test::models(), {})
+               test::model_cache(), {})
         .summary;
 }
 

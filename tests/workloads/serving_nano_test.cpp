@@ -28,7 +28,7 @@ Batch decodes(std::uint32_t sequences, std::uint32_t context, std::uint32_t prom
 
 TEST_CASE("nano-batches: one part runs its operations in turn, whatever they keep busy") {
     const std::vector<LaneOperation> layer = {
-        {Lane::products, 2, 1, 0.5}, {Lane::attention, 1, 0.2, 1}, {Lane::network, 0.5, 0.2, 0}};
+        {KernelLane::products, 2, 1, 0.5}, {KernelLane::attention, 1, 0.2, 1}, {KernelLane::network, 0.5, 0.2, 0}};
     for (const std::size_t layers : {1, 3, 4, 7, 80}) {
         CHECK(co_schedule(layer, 1, layers) == doctest::Approx(3.5 * static_cast<double>(layers)));
     }
@@ -36,7 +36,7 @@ TEST_CASE("nano-batches: one part runs its operations in turn, whatever they kee
 
 TEST_CASE("nano-batches: where nothing is short the longest lane is all the time, but for the last operation") {
     // Products of 2 s and attention of 1 s, two parts: products never pause.
-    const std::vector<LaneOperation> layer = {{Lane::products, 2, 0.5, 0}, {Lane::attention, 1, 0.2, 1}};
+    const std::vector<LaneOperation> layer = {{KernelLane::products, 2, 0.5, 0}, {KernelLane::attention, 1, 0.2, 1}};
     for (const std::size_t layers : {1, 2, 5, 40}) {
         CHECK(co_schedule(layer, 2, layers) == doctest::Approx(4 * static_cast<double>(layers) + 1));
     }
@@ -46,25 +46,27 @@ TEST_CASE("nano-batches: operations beside each other slow down by what both wan
     for (const bool memory : {false, true}) {
         const double p = memory ? 0.5 : 0.8;
         const double a = memory ? 0.2 : 0.4;
-        const std::vector<LaneOperation> layer = {{Lane::products, 1, p, memory ? 0.6 : 0},
-                                                  {Lane::attention, 1, a, memory ? 0.6 : 0}};
+        const std::vector<LaneOperation> layer = {{KernelLane::products, 1, p, memory ? 0.6 : 0},
+                                                  {KernelLane::attention, 1, a, memory ? 0.6 : 0}};
         for (const std::size_t layers : {1, 3, 12}) {
             CHECK(co_schedule(layer, 2, layers) ==
                   doctest::Approx(1 + 1.2 * (2 * static_cast<double>(layers) - 1) + 1));
         }
     }
     // Who wants all of the units gains nothing from company.
-    const std::vector<LaneOperation> greedy = {{Lane::products, 1, 1, 0}, {Lane::attention, 1, 1, 0}};
+    const std::vector<LaneOperation> greedy = {{KernelLane::products, 1, 1, 0}, {KernelLane::attention, 1, 1, 0}};
     CHECK(co_schedule(greedy, 2, 6) == doctest::Approx(2 * 2 * 6));
 }
 
 TEST_CASE("nano-batches: an iteration is cut where that is faster, and takes no less than its slowest lane") {
     const DeviceSpec h200 = read_device("h200-sxm", test::data());
-    const CostModel& device = test::models().device(h200, ComputeKind::calibrated);
+    const CostModel& device = test::model_cache().device(h200, ComputeKind::calibrated);
     const Fabric fabric(test::rail_nodes(1));
     const IdealCollectives collectives;
     const ModelSpec llama =
-        test::scenario("orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\nmodel: llama-3-8b\n").as<ServingKind>().model;
+        test::scenario("orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\nmodel: llama-3-8b\n")
+            .as<ServingKind>()
+            .model;
     const auto step = [&](std::int64_t parts) {
         return ModelStep(ServingModel{.model = llama,
                                       .device = device,

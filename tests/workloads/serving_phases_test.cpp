@@ -76,13 +76,14 @@ TEST_CASE("serving: on the same devices a cache stays where it is") {
 
 TEST_CASE("serving: on a share of the units a kernel takes as much longer as it would keep more of them busy") {
     const DeviceSpec h200 = read_device("h200-sxm", test::data());
-    const CostModel& model = test::models().device(h200, ComputeKind::calibrated);
+    const CostModel& model = test::model_cache().device(h200, ComputeKind::calibrated);
     const Fabric fabric(test::rail_nodes(1));
     const IdealCollectives collectives;
     const ModelSpec llama = test::scenario(
                                 "orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\n"
                                 "model: llama-3-8b\n")
-                                .as<ServingKind>().model;
+                                .as<ServingKind>()
+                                .model;
     const auto step = [&](double units) {
         ServingModel parts{.model = llama,
                            .device = model,
@@ -196,7 +197,8 @@ TEST_CASE("serving: a sequence handed over to a replica that computes a long pro
     CHECK(e2e(two.serve(requests, cost), 0) > 9);
 }
 
-TEST_CASE("serving: the first token comes from the prefill replica at once, or from the decode replica with the second") {
+TEST_CASE(
+    "serving: the first token comes from the prefill replica at once, or from the decode replica with the second") {
     TwoPhases two;
     AffineStep cost(1, 0, 0);
     two.spec.cache_token_bytes = 0;
@@ -253,7 +255,7 @@ TEST_CASE("serving: phases on the same devices are refused where they cannot be,
     CHECK(refusal(text("{prefill: {units: 50 %}, decode: {units: 50 %}}")).find("same_devices") != std::string::npos);
     CHECK(refusal(text("{mixing: {cache: 80 %}}")).find("'mixing'") != std::string::npos);
     const auto metric = [&](const char* engine, const char* name) {
-        return run(test::scenario(text(engine)), test::models(), {}).summary.find(name)->value;
+        return run_scenario(test::scenario(text(engine)), test::model_cache(), {}).summary.find(name)->value;
     };
     const char* shared =
         "{same_devices: true, prefill: {units: 60 %, scheduler: {kind: sarathi}}, decode: {units: 40 %}}";

@@ -87,7 +87,7 @@ requests: {count: 20}
         layers += stage_layers(80, stage, 6);
     }
     CHECK(layers == 80);
-    const Summary summary = run(s, test::models(), {}).summary;
+    const Summary summary = run_scenario(s, test::model_cache(), {}).summary;
     CHECK(summary.find("requests")->value == 20);
     CHECK(summary.find("bubble_fraction")->value > 0.25);  // few requests: seldom more than a batch under way
 }

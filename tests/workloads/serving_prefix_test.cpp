@@ -86,12 +86,13 @@ TEST_CASE("serving: conversations through lower tiers of a cache for few sequenc
             CAPTURE(software);
             CAPTURE(tiers);
             const Summary out =
-                run(scenario(fmt::format(
+                run_scenario(
+                    scenario(fmt::format(
                         "orrery: 1\nkind: serving\ncluster: {{nodes: 1, node: dgx-h100}}\n"
                         "model: llama-2-7b\nengine: {{software: {}, kv: {{blocks: 400, prefix: {{{}}}}}}}\n"
                         "requests: {{sessions: 10, conversations: true, count: 1500, prompt: {{most: 4096}}}}\n",
                         software, tiers)),
-                    models(), {})
+                    model_cache(), {})
                     .summary;
             CHECK(out.find("requests_per_s")->value > 0);
         }

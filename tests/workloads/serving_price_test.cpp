@@ -121,7 +121,8 @@ class Counter final : public CostModel {
 ModelSpec preset(const std::string& name) {
     return test::scenario(
                fmt::format("orrery: 1\nkind: serving\ncluster: {{nodes: 1, node: dgx-h100}}\nmodel: {}\n", name))
-        .as<ServingKind>().model;
+        .as<ServingKind>()
+        .model;
 }
 
 /// A replica of `groups` x `tensor` GPUs of one machine over links that cost nothing.
@@ -173,13 +174,13 @@ TEST_CASE("serving: clients of a closed loop send their next request when the la
 }
 
 TEST_CASE("serving: a closed loop keeps as many requests under way as it has clients") {
-    const Summary summary = run(test::scenario(R"(orrery: 1
+    const Summary summary = run_scenario(test::scenario(R"(orrery: 1
 kind: serving
 cluster: {nodes: 1, node: dgx-h100}
 model: llama-3-8b
 requests: {arrivals: closed, clients: 4, count: 80, prompt: {mean: 200}, output: {kind: uniform, mean: 100, spread: 0.3}}
 )"),
-                                test::models(), {})
+                                         test::model_cache(), {})
                                 .summary;
     // Little's law; the last requests have fewer and fewer beside them.
     const double under_way = summary.find("requests_per_s")->value * summary.find("e2e_s.mean")->value;
@@ -496,10 +497,11 @@ TEST_CASE("serving: caches and weights take the bytes of their formats") {
 TEST_CASE("serving: degrees that do not divide a mixture of experts are refused with the numbers") {
     const auto problem = [](const std::string& engine, const std::string& model = "qwen3-30b-a3b") {
         try {
-            (void)run(test::scenario(fmt::format("orrery: 1\nkind: serving\ncluster: {{nodes: 1, node: dgx-h100}}\n"
-                                                 "model: {}\nengine: {}\nrequests: {{count: 5}}\n",
-                                                 model, engine)),
-                      test::models(), {});
+            (void)run_scenario(
+                test::scenario(fmt::format("orrery: 1\nkind: serving\ncluster: {{nodes: 1, node: dgx-h100}}\n"
+                                           "model: {}\nengine: {}\nrequests: {{count: 5}}\n",
+                                           model, engine)),
+                test::model_cache(), {});
         } catch (const Error& error) {
             return fmt::format("{} {}", error.exit_code(), error.what());
         }
@@ -528,7 +530,7 @@ TEST_CASE("serving: training refuses what only serving knows") {
         out.replace(out.find(model), model.size(), "model: mixtral-8x7b");
         return out;
     }();
-    CHECK_THROWS_AS((void)run(test::scenario(changed), test::models(), {}), ConfigError);
+    CHECK_THROWS_AS((void)run_scenario(test::scenario(changed), test::model_cache(), {}), ConfigError);
 }
 
 TEST_CASE("serving: all measured points read as scenarios, most of the dense ones are in, and halves are even") {
@@ -567,8 +569,8 @@ TEST_CASE("serving: every setup of the validation runs by itself") {
     for (const auto& file :
          std::filesystem::directory_iterator(std::string(ORRERY_SOURCE_DIR) + "/validation/serving/setups")) {
         CAPTURE(file.path().string());
-        const Scenario one = load_scenario(file.path().string(), {"requests.count=2"}, test::models().data());
-        CHECK(run(one, test::models(), {}).summary.find("requests")->value == doctest::Approx(2));
+        const Scenario one = load_scenario(file.path().string(), {"requests.count=2"}, test::model_cache().data());
+        CHECK(run_scenario(one, test::model_cache(), {}).summary.find("requests")->value == doctest::Approx(2));
         ++ran;
     }
     CHECK(ran > 40);

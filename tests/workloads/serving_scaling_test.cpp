@@ -114,7 +114,7 @@ TEST_CASE("serving: replicas follow the rate at which requests come, where that 
 
 TEST_CASE("serving: pools can have devices of their own, and clocks held down by a cap on power") {
     const auto summary = [](const char* prefill, const char* decode) {
-        return run(test::scenario(fmt::format(R"(orrery: 1
+        return run_scenario(test::scenario(fmt::format(R"(orrery: 1
 kind: serving
 cluster: {{nodes: 2, node: dgx-h100}}
 model: llama-2-70b
@@ -123,9 +123,9 @@ engine:
   decode: {{replicas: 1, tensor: 8{}}}
 requests: {{count: 50, rate: 0.5, arrivals: fixed}}
 )",
-                                              prefill, decode)
-                                      .c_str()),
-                   test::models(), {})
+                                                       prefill, decode)
+                                               .c_str()),
+                            test::model_cache(), {})
             .summary;
     };
     const Summary plain = summary("", "");

@@ -417,7 +417,7 @@ requests: {count: 10}
             apply_override(tree, change);
         }
         try {
-            (void)run(read_scenario(tree, "test", test::data()), test::models(), {});
+            (void)run_scenario(read_scenario(tree, "test", test::data()), test::model_cache(), {});
         } catch (const Error& error) {
             return fmt::format("{} {}", error.exit_code(), error.what());
         }
@@ -440,7 +440,7 @@ engine: {replicas: 2, tensor: 4}
 requests: {count: 50, rate: 10}
 )");
     s.cluster.node.gpu.price.value = 3.6;  // USD per hour: a thousandth a second
-    const Summary summary = run(s, test::models(), {}).summary;
+    const Summary summary = run_scenario(s, test::model_cache(), {}).summary;
     const double rate = summary.find("output_tokens_per_s")->value;
     CHECK(summary.find("cost_per_million_tokens_usd")->value == doctest::Approx(8 * 0.001 / rate * 1e6).epsilon(1e-9));
 }

@@ -118,7 +118,8 @@ TEST_CASE("serving: what is wrong in a trace is refused with its line") {
         {"TIMESTAMP,prompt,output\n1,10,3\n", "arrival_s,prompt,output[,session] (plain)"},
         {std::string("\0\1\2\n", 4), "the header names no arrival"},
         {"{\"timestamp\": 1}\n", "has no \"input_length\""},
-        {"{\"timestamp\": 1, \"input_length\": 6, \"output_length\": 5, \"hash_ids\": [1e300]}\n", "list of whole numbers"},
+        {"{\"timestamp\": 1, \"input_length\": 6, \"output_length\": 5, \"hash_ids\": [1e300]}\n",
+         "list of whole numbers"},
         {kHeader + "1,10," + std::string(2 << 20, '7'), "longer than 1 MiB"},
     };
     for (const auto& [text, problem] : cases) {

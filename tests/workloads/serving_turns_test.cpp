@@ -252,7 +252,7 @@ requests: {rate: 20, count: 50}
 )");
     RunOptions options;
     options.timeline = true;
-    const RunOutput out = run(s, test::models(), options);
+    const RunOutput out = run_scenario(s, test::model_cache(), options);
     std::map<std::string, std::size_t> counters;
     double waiting = 0;  // requests times seconds
     std::pair<double, double> before{0, 0};
@@ -297,7 +297,7 @@ requests: {rate: 2, count: 20, prompt: {mean: 1024}, output: {mean: 16}}
 )");
     RunOptions options;
     options.timeline = true;
-    const RunOutput out = run(s, test::models(), options);
+    const RunOutput out = run_scenario(s, test::model_cache(), options);
     std::size_t transfers = 0;
     for (const Lifeline& part : out.timeline.lifelines) {
         transfers += part.name == "KV transfers" ? 1 : 0;
@@ -330,7 +330,7 @@ requests: {rate: 20, count: 400}
 )";
     Scenario s = test::scenario(text);
     const auto value = [](const Summary& summary, const char* name) { return summary.find(name)->value; };
-    const Summary busy = run(s, test::models(), {}).summary;
+    const Summary busy = run_scenario(s, test::model_cache(), {}).summary;
     const DeviceSpec& gpu = s.cluster.node.gpu;
     const double seconds = value(busy, "requests") / value(busy, "requests_per_s");
     CHECK(value(busy, "energy_j") > gpu.idle_power.value * seconds);
@@ -340,13 +340,13 @@ requests: {rate: 20, count: 400}
     CHECK(value(busy, "energy_per_million_tokens_kwh") == doctest::Approx(value(busy, "energy_per_token_j") / 3.6));
     // The same requests over a longer time: the added time is idle.
     s.as<ServingKind>().requests.rate = 2;
-    const Summary calm = run(s, test::models(), {}).summary;
+    const Summary calm = run_scenario(s, test::model_cache(), {}).summary;
     CHECK(value(calm, "energy_per_token_j") > 1.5 * value(busy, "energy_per_token_j"));
     CHECK(!busy.find("energy_j")->low);
     // Another clock: between what a voltage gives that stays and one that falls with the clock.
     s.as<ServingKind>().requests.rate = 20;
     s.as<ServingKind>().engine.mixed.clock = 0.8;
-    const Metric slow = *run(s, test::models(), {}).summary.find("energy_j");
+    const Metric slow = *run_scenario(s, test::model_cache(), {}).summary.find("energy_j");
     REQUIRE(slow.low);
     CHECK(*slow.low < slow.value);
     CHECK(slow.value < *slow.high);

@@ -33,14 +33,14 @@ network: {{collectives: ideal}}
 TrainingResult train(const Scenario& s) {
     RunOptions options;
     options.check_memory = false;
-    return *run(s, test::models(), options).training;
+    return *run_scenario(s, test::model_cache(), options).training;
 }
 
 Sent sent_by(Scenario s) {
     s.network.fold = false;
     const Fabric fabric(shape_of(s.cluster, s.cluster_mark));
     const Placement placement(fabric);
-    const TrainingInput input = training_input(s, test::models(), fabric, placement);
+    const TrainingInput input = training_input(s, test::model_cache(), fabric, placement);
     const TrainingGraph lowered = lower(input);
     Sent out;
     for (std::uint32_t i = 0; i < lowered.graph.size(); ++i) {
@@ -129,9 +129,10 @@ TEST_CASE("each partition takes the memory of its share, the second copy its own
     CHECK(three.gradients == doctest::Approx(2 * w / 8));
     CHECK(three.optimizer == doctest::Approx(12 * w / 32));
     CHECK(memory("sharding: {secondary: 8}").weights == doctest::Approx(2 * w / 32 + 2 * w / 8));
-    const double layer = weights_of(scenario_of(kPlan + "sharding: {weights: 32}").as<TrainingKind>().model,
-                                    scenario_of(kPlan + "sharding: {weights: 32}").as<TrainingKind>().plan, LayerMix{1}, 0)
-                             .total();
+    const double layer =
+        weights_of(scenario_of(kPlan + "sharding: {weights: 32}").as<TrainingKind>().model,
+                   scenario_of(kPlan + "sharding: {weights: 32}").as<TrainingKind>().plan, LayerMix{1}, 0)
+            .total();
     const MemoryUse few = memory("overlap: {data: true}, sharding: {prefetch: 1}");
     const MemoryUse many = memory("overlap: {data: true}, sharding: {prefetch: 5}");
     CHECK(many.buffers - few.buffers == doctest::Approx(4 * 2 * layer));

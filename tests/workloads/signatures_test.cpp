@@ -20,7 +20,7 @@ plan: {{micro_batch: 1, global_batch: 32, {}}}
 }
 
 double seconds(const std::string& plan) {
-    return run(test::scenario(text_of(plan)), test::models(), {}).summary.find("iteration_time_s")->value;
+    return run_scenario(test::scenario(text_of(plan)), test::model_cache(), {}).summary.find("iteration_time_s")->value;
 }
 
 constexpr const char* kData = "{ranks: 2, activations: S0}";

@@ -29,14 +29,15 @@ software: {{preset: megatron-core-2024, kernel_slowdown: 1, {}}}
 
 /// Seconds of all passes, with nothing that waits for the host.
 double busy(const std::string& plan, const std::string& software = "launch: 0 us") {
-    const TrainingResult result = *run(job(plan, software), test::models(), {}).training;
+    const TrainingResult result = *run_scenario(job(plan, software), test::model_cache(), {}).training;
     return result.booked[static_cast<std::size_t>(Category::forward)] +
            result.booked[static_cast<std::size_t>(Category::backward)];
 }
 
 MemoryUse held(const std::string& plan, const std::string& software = "launch: 0 us") {
     const Scenario s = job(plan, software);
-    return memory_of(s.as<TrainingKind>().model, s.as<TrainingKind>().plan, s.as<TrainingKind>().software, LayerMix{4}, true, true, 1);
+    return memory_of(s.as<TrainingKind>().model, s.as<TrainingKind>().plan, s.as<TrainingKind>().software, LayerMix{4},
+                     true, true, 1);
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ Scenario scenario_of(const std::string& plan, const std::string& rest = "") {
 TrainingResult train(const Scenario& s) {
     RunOptions options;
     options.check_memory = false;
-    return *run(s, test::models(), options).training;
+    return *run_scenario(s, test::model_cache(), options).training;
 }
 
 constexpr double h = 1024;
@@ -49,15 +49,19 @@ const std::string kAdapted = kPlan + ", adapters: {rank: 16}";
 
 TEST_CASE("an adapter on a product of n outputs and k inputs trains rank x (n + k) weights") {
     const Scenario s = scenario_of(kPlan + ", adapters: {rank: 8, modules: 'query, value, down'}");
-    CHECK(trained_parameters(s.as<TrainingKind>().model, s.as<TrainingKind>().plan) == 4 * 8 * ((h + h) + (h + kv) + (ffn + h)));
+    CHECK(trained_parameters(s.as<TrainingKind>().model, s.as<TrainingKind>().plan) ==
+          4 * 8 * ((h + h) + (h + kv) + (ffn + h)));
     // Fused products have one adapter for all of them: one matrix down.
     const Scenario fused = scenario_of(kPlan + ", adapters: {rank: 8, modules: qkv}");
-    CHECK(trained_parameters(fused.as<TrainingKind>().model, fused.as<TrainingKind>().plan) == 4 * 8 * (h + h + 2 * kv));
+    CHECK(trained_parameters(fused.as<TrainingKind>().model, fused.as<TrainingKind>().plan) ==
+          4 * 8 * (h + h + 2 * kv));
     // Tensor-parallel ranks cut one side each and have the other whole.
     const Scenario cut =
         scenario_of("tensor: 4, data: 2, micro_batch: 1, global_batch: 8, adapters: {rank: 8, modules: 'qkv, output'}");
-    CHECK(trained_parameters(cut.as<TrainingKind>().model, cut.as<TrainingKind>().plan) == 4 * 8 * (h + h + 2 * kv + h + h));
-    CHECK(adapter_weights(cut.as<TrainingKind>().model, cut.as<TrainingKind>().plan).all == 8 * (h + (h + 2 * kv) / 4 + h / 4 + h));
+    CHECK(trained_parameters(cut.as<TrainingKind>().model, cut.as<TrainingKind>().plan) ==
+          4 * 8 * (h + h + 2 * kv + h + h));
+    CHECK(adapter_weights(cut.as<TrainingKind>().model, cut.as<TrainingKind>().plan).all ==
+          8 * (h + (h + 2 * kv) / 4 + h / 4 + h));
     CHECK(adapter_weights(cut.as<TrainingKind>().model, cut.as<TrainingKind>().plan).shared == 8 * (h + h));
 }
 
@@ -66,15 +70,17 @@ TEST_CASE("frozen weights are held without gradients and optimizer states, in th
     const double rest = 2 * (4 * 4 * h + 2 * kTable);  // norms and tables
     for (const auto& [base, bytes] : {std::pair{"16-bit", 2.0}, {"fp8", 1.0}, {"nf4", (4 + 0.125 + 1.0 / 512) / 8}}) {
         const Scenario s = scenario_of(kPlan + fmt::format(", adapters: {{rank: 16, base: {}}}", base));
-        const MemoryUse use = memory_by_stage(s.as<TrainingKind>().model, s.as<TrainingKind>().plan, s.as<TrainingKind>().software)[0];
+        const MemoryUse use =
+            memory_by_stage(s.as<TrainingKind>().model, s.as<TrainingKind>().plan, s.as<TrainingKind>().software)[0];
         CHECK(use.weights == doctest::Approx(2 * trained + 4 * bytes * kLayer + rest).epsilon(1e-12));
         CHECK(use.gradients == doctest::Approx(2 * trained).epsilon(1e-12));
         CHECK(use.optimizer == doctest::Approx(12 * trained).epsilon(1e-12));
     }
     // ZeRO-3 shares all of them.
     const Scenario shared = scenario_of(kAdapted + ", zero: 3");
-    CHECK(memory_by_stage(shared.as<TrainingKind>().model, shared.as<TrainingKind>().plan, shared.as<TrainingKind>().software)[0].weights ==
-          doctest::Approx((2 * trained + 2 * 4 * kLayer + rest) / 8).epsilon(1e-12));
+    CHECK(memory_by_stage(shared.as<TrainingKind>().model, shared.as<TrainingKind>().plan,
+                          shared.as<TrainingKind>().software)[0]
+              .weights == doctest::Approx((2 * trained + 2 * 4 * kLayer + rest) / 8).epsilon(1e-12));
 }
 
 TEST_CASE("inputs of frozen products are kept for adapters alone") {
@@ -82,7 +88,8 @@ TEST_CASE("inputs of frozen products are kept for adapters alone") {
         const std::string adapters =
             modules.empty() ? "" : fmt::format(", adapters: {{rank: 16, modules: '{}'}}", modules);
         const Scenario s = scenario_of(kPlan + adapters);
-        return memory_by_stage(s.as<TrainingKind>().model, s.as<TrainingKind>().plan, s.as<TrainingKind>().software)[0].activations;
+        return memory_by_stage(s.as<TrainingKind>().model, s.as<TrainingKind>().plan, s.as<TrainingKind>().software)[0]
+            .activations;
     };
     const double token = 4 * 512.0;  // of all layers
     const double all = kept("");
@@ -112,7 +119,7 @@ TEST_CASE("products of adapters cost what their shapes cost, and widening a narr
         const Scenario s = scenario_of(plan);
         const Fabric fabric(shape_of(s.cluster, s.cluster_mark));
         const Placement placement(fabric);
-        const TrainingInput in = training_input(s, test::models(), fabric, placement);
+        const TrainingInput in = training_input(s, test::model_cache(), fabric, placement);
         const PassCost cost(in.model, in.plan, in.software, in.device, in.gpu, in.fabric, in.collectives, in.paths);
         const double slow = in.software.kernel_slowdown.value;
         look(cost, in.device, slow, slow * in.gpu.slowest_of(8));
@@ -160,7 +167,7 @@ TEST_CASE("gradients of adapters alone are reduced, and ZeRO-3 gathers what is f
         s.network.fold = false;
         const Fabric fabric(shape_of(s.cluster, s.cluster_mark));
         const Placement placement(fabric);
-        const TrainingInput input = training_input(s, test::models(), fabric, placement);
+        const TrainingInput input = training_input(s, test::model_cache(), fabric, placement);
         const TrainingGraph lowered = lower(input);
         double bytes = 0;
         for (std::uint32_t i = 0; i < lowered.graph.size(); ++i) {
@@ -191,7 +198,7 @@ TEST_CASE("tensor-parallel ranks sum the gradients of what all have of the adapt
         "output'}");
     const Fabric fabric(shape_of(s.cluster, s.cluster_mark));
     const Placement placement(fabric);
-    const TrainingInput in = training_input(s, test::models(), fabric, placement);
+    const TrainingInput in = training_input(s, test::model_cache(), fabric, placement);
     const TrainingGraph lowered = lower(in);
     const auto seconds = [&](double bytes) {
         std::vector<GpuId> group;
@@ -220,7 +227,7 @@ TEST_CASE("a checkpoint holds the adapters, and a load reads the frozen weights 
     const Scenario s = scenario_of(kAdapted, faults);
     const double trained = 4 * 16 * ((h + h) + 2 * (h + kv) + (h + h));
     CHECK(checkpoint_bytes(s) == 14 * trained);
-    const Summary out = run(s, test::models(), {}).summary;
+    const Summary out = run_scenario(s, test::model_cache(), {}).summary;
     const double frozen = 2 * (4 * kLayer + 4 * 4 * h + 2 * kTable);
     CHECK(out.find("checkpoint_load_s")->value == doctest::Approx((14 * trained + frozen) / 10e9));
     CHECK(out.find("trained_parameters")->value == trained);

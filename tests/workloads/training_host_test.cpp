@@ -15,7 +15,7 @@ namespace {
 TrainingResult train(const Scenario& scenario) {
     RunOptions options;
     options.check_memory = false;
-    return *run(scenario, test::models(), options).training;
+    return *run_scenario(scenario, test::model_cache(), options).training;
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
+#include "tools/driver/kinds/training.hpp"
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
-#include "tools/driver/kinds/training.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -23,7 +23,7 @@ software: {preset: megatron-lm-2021, attention: flash}
 TrainingResult train(Scenario s) {
     RunOptions options;
     options.check_memory = false;
-    return *run(s, test::models(), options).training;
+    return *run_scenario(s, test::model_cache(), options).training;
 }
 
 }  // namespace
@@ -60,7 +60,7 @@ network: {collectives: ideal}
         const TrainingResult r = train(s);
         const double work = r.booked[static_cast<std::size_t>(Category::forward)] +
                             r.booked[static_cast<std::size_t>(Category::backward)];
-        const double pass_pair = work / 16;  // of one micro-batch
+        const double pass_pair = work / 16;             // of one micro-batch
         if (std::string(schedule->name) != "hanayo") {  // waves wait as pipeline_schedules_test.cpp has it
             CHECK(schedule->bubble(training.plan.shape()) == 7.0 / static_cast<double>(training.plan.chunks));
         }
@@ -336,7 +336,8 @@ software: megatron-core-2024
     const double slowdown = test::scenario(
                                 "orrery: 1\nkind: training\ncluster: {nodes: 1, node: dgx-h100}\nmodel: "
                                 "gpt3-175b\nplan: {data: 8, global_batch: 8}\nsoftware: megatron-core-2024\n")
-                                .as<TrainingKind>().software.kernel_slowdown.value;
+                                .as<TrainingKind>()
+                                .software.kernel_slowdown.value;
     const auto cast = [&](double width, double bytes) {
         return slowdown * device.seconds(Streaming{4096.0 * width * bytes, 1}).value();
     };
@@ -366,7 +367,9 @@ plan: {{data: 8, global_batch: 8{}}}
 software: {}
 )",
                                                       heads, plan, software));
-        return memory_of(s.as<TrainingKind>().model, s.as<TrainingKind>().plan, s.as<TrainingKind>().software, LayerMix{4}, false, false, 1).activations;
+        return memory_of(s.as<TrainingKind>().model, s.as<TrainingKind>().plan, s.as<TrainingKind>().software,
+                         LayerMix{4}, false, false, 1)
+            .activations;
     };
     const double sbh = 4 * 4096.0 * 4096.0;
     const double wide = activations("", "", "megatron-core-2024");
@@ -466,7 +469,9 @@ TEST_CASE("recomputing some layers lies between none and all by as many, in time
         return read_scenario(tree, "test", test::data());
     };
     const auto kept = [](const Scenario& s) {
-        return memory_of(s.as<TrainingKind>().model, s.as<TrainingKind>().plan, s.as<TrainingKind>().software, LayerMix{4}, false, false, 3).activations;
+        return memory_of(s.as<TrainingKind>().model, s.as<TrainingKind>().plan, s.as<TrainingKind>().software,
+                         LayerMix{4}, false, false, 3)
+            .activations;
     };
     const Scenario all = with("plan.recompute=full");
     const Scenario one = with("plan.recompute_layers=1");
@@ -496,7 +501,9 @@ TEST_CASE("modules computed again are not kept: norms, the core, the activation 
         Scenario plain = s;
         plain.as<TrainingKind>().plan.recompute = Recompute::none;
         const auto kept = [](const Scenario& of) {
-            return memory_of(of.as<TrainingKind>().model, of.as<TrainingKind>().plan, of.as<TrainingKind>().software, LayerMix{4}, false, false, 3).activations;
+            return memory_of(of.as<TrainingKind>().model, of.as<TrainingKind>().plan, of.as<TrainingKind>().software,
+                             LayerMix{4}, false, false, 3)
+                .activations;
         };
         return (kept(plain) - kept(s)) / (1024 * 2048.0);  // in values of a layer's input
     };
@@ -554,11 +561,13 @@ network: {{collectives: ideal}}
     // Of four micro-batches the first stage sends three before its last forward pass, and the second three after its first backward
     // pass. The first of these goes while passes take turns. What the ends of the model add is 0.5 % of it.
     const double free = seconds("true", "false");
-    CHECK((seconds("true", "true") - free) / (seconds("false", "false") - free) == doctest::Approx(5.0 / 6).epsilon(0.01));
+    CHECK((seconds("true", "true") - free) / (seconds("false", "false") - free) ==
+          doctest::Approx(5.0 / 6).epsilon(0.01));
     CHECK(seconds("false", "true") == seconds("false", "false"));
 }
 
-TEST_CASE("biases and split heads move so many bytes of the main memory, and those of frozen products none on the way back") {
+TEST_CASE(
+    "biases and split heads move so many bytes of the main memory, and those of frozen products none on the way back") {
     const auto iteration = [](const char* model, const char* software, const char* plan = ", attention: flash2") {
         Scenario s = test::scenario(fmt::format(R"(orrery: 1
 kind: training
@@ -579,7 +588,7 @@ network: {{collectives: ideal}}
     // Tokens, values, layers.
     const double values = 16.0 * 2048 * 4096 * 2;
     const DeviceSpec a100 = test::scenario(test::kSmallTraining).cluster.node.gpu;
-    const CostModel& device = test::models().device(a100, ComputeKind::calibrated);
+    const CostModel& device = test::model_cache().device(a100, ComputeKind::calibrated);
     const double per_byte = device.seconds(Streaming{16e9}).value() / 16e9;
     // Bytes a value that would take as long, as ratios: an absolute difference of milliseconds would be near anything.
     const auto bytes = [&](double longer) { return longer / (values * per_byte); };

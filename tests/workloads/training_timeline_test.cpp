@@ -26,7 +26,7 @@ Scenario job(const std::string& plan) {
 RunOutput drawn(const Scenario& scenario) {
     RunOptions options;
     options.timeline = true;
-    return run(scenario, models(), options);
+    return run_scenario(scenario, model_cache(), options);
 }
 
 double argument(const Span& span, const std::string& name) {

@@ -29,7 +29,7 @@ network: {{collectives: ideal}}
 TrainingResult train(const Scenario& s) {
     RunOptions options;
     options.check_memory = false;
-    return *run(s, test::models(), options).training;
+    return *run_scenario(s, test::model_cache(), options).training;
 }
 
 // Tensor-parallel communication that layers expose, without what the ends of the model have.
@@ -109,7 +109,8 @@ TEST_CASE("a sequence that is not the outermost dimension is copied beside each 
     const double read_and_written = 2 * 4.0 * 4096 * 8192 * 2;  // bytes of a copy
     const Scenario s = scenario_of("tensor: none", 8, true);
     const DeviceSpec& gpu = s.cluster.node.gpu;
-    const double second = gpu.memory_bandwidth.value * gpu.memory_efficiency.value / s.as<TrainingKind>().software.kernel_slowdown.value;
+    const double second =
+        gpu.memory_bandwidth.value * gpu.memory_efficiency.value / s.as<TrainingKind>().software.kernel_slowdown.value;
     CHECK(forward == doctest::Approx(8 * 2 * 4 * read_and_written / second).epsilon(0.03));
     CHECK(copies("tensor: none", Category::backward, true) == doctest::Approx(1.5 * forward));
     // What is cut needs none: inputs gathered again and sums of gradients are not.

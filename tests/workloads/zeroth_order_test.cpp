@@ -24,18 +24,20 @@ Scenario job(const std::string& plan, int gpus = 1, bool away = true, const std:
 }
 
 double metric(const Scenario& scenario, const char* name) {
-    return run(scenario, test::models(), {}).summary.find(name)->value;
+    return run_scenario(scenario, test::model_cache(), {}).summary.find(name)->value;
 }
 double seconds(const Scenario& scenario) {
     return metric(scenario, "iteration_time_s");
 }
 double weights(const Scenario& s) {
     const auto& training = s.as<TrainingKind>();
-    return weights_of(training.model, training.plan, mix_of(training.model, 0, training.model.layers), training.model.tied_embeddings ? 1 : 2).total();
+    return weights_of(training.model, training.plan, mix_of(training.model, 0, training.model.layers),
+                      training.model.tied_embeddings ? 1 : 2)
+        .total();
 }
 std::string refused(const Scenario& scenario) {
     try {
-        (void)run(scenario, test::models(), {});
+        (void)run_scenario(scenario, test::model_cache(), {});
     } catch (const Error& error) {
         return error.what();
     }
@@ -67,7 +69,9 @@ TEST_CASE("ranks that share the weights fetch their shares alone, those that do 
 TEST_CASE("a zeroth-order rank holds weights and the layer in work, and no gradients and states") {
     constexpr double kGib = 1024.0 * 1024 * 1024;
     const Scenario here = job("micro_batch: 1, global_batch: 1, zeroth_order: {}", 1, false);
-    const MemoryUse use = memory_by_stage(here.as<TrainingKind>().model, here.as<TrainingKind>().plan, here.as<TrainingKind>().software).front();
+    const MemoryUse use =
+        memory_by_stage(here.as<TrainingKind>().model, here.as<TrainingKind>().plan, here.as<TrainingKind>().software)
+            .front();
     CHECK(use.gradients == 0);
     CHECK(use.optimizer == 0);
     CHECK(use.weights == doctest::Approx(2 * weights(here)));

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <filesystem>
 
-namespace orrery::inline calibration {
+namespace orrery::calibration {
 
 void require_profiles(const std::string& directory) {
     std::error_code failed;
@@ -119,4 +119,4 @@ std::vector<DeviceFit> fit_collections(const std::vector<Collection>& collection
     return fits;
 }
 
-}  // namespace orrery::inline calibration
+}  // namespace orrery::calibration

@@ -6,7 +6,7 @@
 #include "sim/config/fields.hpp"
 #include "topologies/device_preset.hpp"
 
-namespace orrery::inline calibration {
+namespace orrery::calibration {
 
 struct Collection {
     std::string device, source, licence, kernel_set;
@@ -36,4 +36,4 @@ struct DeviceFit {
 /// split anew with the fit of the sibling that the device's preset names.
 [[nodiscard]] std::vector<DeviceFit> fit_collections(const std::vector<Collection>& collections);
 
-}  // namespace orrery::inline calibration
+}  // namespace orrery::calibration

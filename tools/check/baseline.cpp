@@ -14,7 +14,7 @@
 #include <filesystem>
 #include <string_view>
 
-namespace orrery::inline check {
+namespace orrery::check {
 
 namespace {
 
@@ -201,13 +201,13 @@ void find_causes(BaselineOutcome& outcome, const Scenario& scenario, ModelCache&
         return;
     }
     std::size_t tried = 0;
-    for (Cause& cause : outcome.causes) {
+    for (ChangeCause& cause : outcome.causes) {
         const std::optional<Scenario> reverted = with_reverted(scenario, cause.input, models.data());
         if (!reverted || ++tried > kMostReverted) {
             continue;
         }
         try {
-            const RunOutput out = run(*reverted, models, {});
+            const RunOutput out = run_scenario(*reverted, models, {});
             if (const Metric* metric = out.summary.find(worst->expected.name)) {
                 cause.contribution = worst->change - relative(metric->value, worst->expected.value);
             }
@@ -215,7 +215,7 @@ void find_causes(BaselineOutcome& outcome, const Scenario& scenario, ModelCache&
             // Alone it does not run: its share stays unknown.
         }
     }
-    std::stable_sort(outcome.causes.begin(), outcome.causes.end(), [](const Cause& a, const Cause& b) {
+    std::stable_sort(outcome.causes.begin(), outcome.causes.end(), [](const ChangeCause& a, const ChangeCause& b) {
         return std::abs(a.contribution.value_or(0)) > std::abs(b.contribution.value_or(0));
     });
 }
@@ -347,7 +347,7 @@ BaselineOutcome check_baseline(const Baseline& baseline, ModelCache& models) {
     outcome.baseline = baseline;
     const Scenario scenario = load_scenario(baseline.scenario_path(), baseline.overrides, models.data());
     try {
-        const RunOutput out = run(scenario, models, {});
+        const RunOutput out = run_scenario(scenario, models, {});
         outcome.seconds = out.summary.wall_time_s;
         for (const ExpectedMetric& metric : baseline.metrics) {
             MetricOutcome m{metric, 0, 0, Verdict::missing};
@@ -372,7 +372,7 @@ BaselineOutcome check_baseline(const Baseline& baseline, ModelCache& models) {
 
 Baseline updated(Baseline baseline, ModelCache& models, const std::string& reason) {
     const Scenario scenario = load_scenario(baseline.scenario_path(), baseline.overrides, models.data());
-    const RunOutput out = run(scenario, models, {});
+    const RunOutput out = run_scenario(scenario, models, {});
     if (baseline.metrics.empty()) {
         for (const Metric& metric : out.summary.metrics) {
             if (metric.measured()) {
@@ -417,7 +417,7 @@ std::string verdict_name(Verdict verdict) {
     return "";
 }
 
-std::string cause_text(const Cause& cause) {
+std::string cause_text(const ChangeCause& cause) {
     std::string text = fmt::format("{}: {} -> {}", cause.input.path, pretty_input(cause.input.before),
                                    pretty_input(cause.input.after));
     if (cause.contribution) {
@@ -440,7 +440,7 @@ std::string junit_xml(const std::vector<BaselineOutcome>& outcomes, const std::s
         out += fmt::format("  <testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" errors=\"{}\">\n", suite, cases,
                            failures, outcome.error.empty() ? 0 : 1);
         std::string causes;
-        for (const Cause& cause : outcome.causes) {
+        for (const ChangeCause& cause : outcome.causes) {
             causes += "\n" + cause_text(cause);
         }
         if (!outcome.error.empty()) {
@@ -491,11 +491,11 @@ std::string markdown_summary(const std::vector<BaselineOutcome>& outcomes) {
                                    one.expected, one.metric.value);
             }
         }
-        for (const Cause& cause : outcome.causes) {
+        for (const ChangeCause& cause : outcome.causes) {
             causes += fmt::format("- {}: {}\n", name, cause_text(cause));
         }
     }
     return out + (causes.empty() ? "" : "\nInputs that changed:\n\n" + causes);
 }
 
-}  // namespace orrery::inline check
+}  // namespace orrery::check

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline check {
+namespace orrery::check {
 
 struct ExpectedMetric {
     std::string name;
@@ -56,7 +56,7 @@ struct MetricOutcome {
 };
 
 /// A changed input and, where it could be put back alone, how much of the move of the first failed metric it makes.
-struct Cause {
+struct ChangeCause {
     ChangedInput input;
     std::optional<double> contribution;  ///< relative change of the metric that reverting it takes away
 };
@@ -66,7 +66,7 @@ struct BaselineOutcome {
     std::string error;  ///< why the scenario did not run; empty: it ran
     std::vector<MetricOutcome> metrics;
     std::vector<ExpectationOutcome> expectations;  ///< what the scenario expects of itself, whatever the baseline says
-    std::vector<Cause> causes;
+    std::vector<ChangeCause> causes;
     double seconds = 0;
     [[nodiscard]] bool passed() const { return as_pinned() && expectations_met(); }
     /// Whether it ran and no metric of the baseline regressed.
@@ -90,6 +90,6 @@ struct BaselineOutcome {
 /// "ttft_s.p99: 3, expected < 2 s"
 [[nodiscard]] std::string expectation_line(const ExpectationOutcome& outcome);
 /// One line for people.
-[[nodiscard]] std::string cause_text(const Cause& cause);
+[[nodiscard]] std::string cause_text(const ChangeCause& cause);
 
-}  // namespace orrery::inline check
+}  // namespace orrery::check

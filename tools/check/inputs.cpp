@@ -18,7 +18,7 @@
 #include <filesystem>
 #include <set>
 
-namespace orrery::inline check {
+namespace orrery::check {
 
 namespace {
 
@@ -75,7 +75,8 @@ static std::set<std::string> tables_of(const Scenario& scenario, const DataDirec
         const std::vector<DeviceSpec*> own = asked.own->own_devices();
         devices.insert(devices.end(), own.begin(), own.end());
         for (const DeviceSpec* device : devices) {
-            for (std::string& file : kernel_files(*device, data, serving != nullptr ? serving->engine.software.kernels : KernelSets())) {
+            for (std::string& file :
+                 kernel_files(*device, data, serving != nullptr ? serving->engine.software.kernels : KernelSets())) {
                 out.insert(std::move(file));
             }
         }
@@ -184,4 +185,4 @@ std::string pretty_input(const std::string& json) {
     return text;
 }
 
-}  // namespace orrery::inline check
+}  // namespace orrery::check

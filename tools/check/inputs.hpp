@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline check {
+namespace orrery::check {
 
 /// Values of the resolved scenario by path ("plan.tensor": "8"), as JSON scalars; without names and sources, which
 /// change no result. Tables that the scenario reads are there too, by path with their hash ("table models/data/...").
@@ -31,4 +31,4 @@ struct ChangedInput {
 /// A JSON scalar for people: without quotes, quantities in readable units.
 [[nodiscard]] std::string pretty_input(const std::string& json);
 
-}  // namespace orrery::inline check
+}  // namespace orrery::check

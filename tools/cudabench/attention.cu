@@ -335,7 +335,7 @@ Prepared prepare_attention(const Point& point, Arena& arena) {
             } else {
                 prefill_kernel<128><<<grid, 32 * kWarps, 0, stream>>>(o.out, o.q, o.k, o.v, shape);
             }
-            check(cudaGetLastError(), "attention");
+            check_spec(cudaGetLastError(), "attention");
         };
         return out;
     }
@@ -356,7 +356,7 @@ Prepared prepare_attention(const Point& point, Arena& arena) {
         const Operands& o = sets[static_cast<std::size_t>(copy)];
         decode_kernel<<<grid, 32 * kWarps, 0, stream>>>(o.part, o.q, o.k, o.v, shape);
         merge_kernel<<<merge, 128, 0, stream>>>(o.out, o.part, shape);
-        check(cudaGetLastError(), "decoding");
+        check_spec(cudaGetLastError(), "decoding");
     };
     return out;
 }

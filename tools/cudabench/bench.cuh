@@ -24,7 +24,7 @@ struct NotMeasurable : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-void check(cudaError_t status, const char* what);
+void check_spec(cudaError_t status, const char* what);
 
 /// What set-ups ask of a device.
 struct DeviceFigures {

@@ -27,7 +27,7 @@ double seconds_since(Clock::time_point start) {
 
 std::shared_ptr<void> pinned_host(std::size_t bytes) {
     void* host = nullptr;
-    check(cudaMallocHost(&host, bytes), "pinned host memory");
+    check_spec(cudaMallocHost(&host, bytes), "pinned host memory");
     std::memset(host, 0, bytes);
     return {host, [](void* p) { cudaFreeHost(p); }};
 }
@@ -54,7 +54,7 @@ class KernelBeside final : public Other {
         // Once with the flag already up: loading a kernel waits for the device.
         *flag() = 1;
         launch();
-        check(cudaStreamSynchronize(stream_), "first copy beside");
+        check_spec(cudaStreamSynchronize(stream_), "first copy beside");
     }
     void start() override {
         *flag() = 0;
@@ -71,7 +71,7 @@ class KernelBeside final : public Other {
     }
     double stop() override {
         *flag() = 1;
-        check(cudaStreamSynchronize(stream_), "copy beside");
+        check_spec(cudaStreamSynchronize(stream_), "copy beside");
         return static_cast<double>(*copied()) / seconds_since(begin_) / 1e9;
     }
     [[nodiscard]] const char* unit() const override { return "GB/s"; }
@@ -98,21 +98,21 @@ class LaunchesBeside final : public Other {
   public:
     LaunchesBeside(Prepared prepared, double bytes, cudaStream_t stream)
         : prepared_(std::move(prepared)), bytes_(bytes), stream_(stream) {
-        check(cudaGetDevice(&device_), "cudaGetDevice");
+        check_spec(cudaGetDevice(&device_), "cudaGetDevice");
         finish_operands();
         prepared_.launch(0, stream_);
-        check(cudaStreamSynchronize(stream_), "first execution beside");
+        check_spec(cudaStreamSynchronize(stream_), "first execution beside");
     }
     ~LaunchesBeside() override { end(); }
     void start() override {
         thread_ = std::thread([this] {
             try {
-                check(cudaSetDevice(device_), "cudaSetDevice");
+                check_spec(cudaSetDevice(device_), "cudaSetDevice");
                 for (int i = 0; !stop_; ++i) {
                     for (int j = 0; j < 2; ++j) {
                         prepared_.launch((2 * i + j) % prepared_.copies, stream_);
                     }
-                    check(cudaStreamSynchronize(stream_), "work beside");
+                    check_spec(cudaStreamSynchronize(stream_), "work beside");
                     done_ += 2;
                 }
             } catch (...) {
@@ -176,7 +176,7 @@ std::unique_ptr<Other> make_other(const std::string& beside, Arena& arena, cudaS
     const bool up = beside == "h2d";
     Prepared copy;
     copy.launch = [=](int, cudaStream_t s) {
-        check(up ? cudaMemcpyAsync(device, host.get(), kBytes, cudaMemcpyHostToDevice, s)
+        check_spec(up ? cudaMemcpyAsync(device, host.get(), kBytes, cudaMemcpyHostToDevice, s)
                  : cudaMemcpyAsync(host.get(), device, kBytes, cudaMemcpyDeviceToHost, s),
               "copy beside");
     };
@@ -199,7 +199,7 @@ Measured measure_beside(const Point& point, Arena& arena, const Monitor& monitor
         return timed.run(monitor);
     }
     cudaStream_t side = nullptr;
-    check(cudaStreamCreateWithFlags(&side, cudaStreamNonBlocking), "second stream");
+    check_spec(cudaStreamCreateWithFlags(&side, cudaStreamNonBlocking), "second stream");
     const std::shared_ptr<void> side_guard(side, [](void* s) { cudaStreamDestroy(static_cast<cudaStream_t>(s)); });
     const std::unique_ptr<Other> other = make_other(point.beside, arena, side);
     other->start();

@@ -414,7 +414,7 @@ Prepared prepare_moe_route(const Point& point, Arena& arena) {
         const Set& s = sets[static_cast<std::size_t>(copy)];
         route_kernel<<<blocks, kThreads, 0, stream>>>(s.rows, s.tokens, s.gates, s.counters, width, experts, topk,
                                                       capacity);
-        check(cudaGetLastError(), "routing");
+        check_spec(cudaGetLastError(), "routing");
     };
     return out;
 }
@@ -441,7 +441,7 @@ Prepared prepare_elementwise(const Point& point, Arena& arena) {
     const auto finish = [&](auto kernel) {
         out.launch = [sets, kernel](int copy, cudaStream_t stream) {
             kernel(sets[static_cast<std::size_t>(copy)], stream);
-            check(cudaGetLastError(), "elementwise kernel");
+            check_spec(cudaGetLastError(), "elementwise kernel");
         };
         return out;
     };
@@ -469,7 +469,7 @@ Prepared prepare_elementwise(const Point& point, Arena& arena) {
         }
         out.note = "two kernels: norm and scaling";
         return finish([=](const Set& s, cudaStream_t stream) {
-            check(cudaMemsetAsync(s.v, 0, sizeof(float), stream), "sum");
+            check_spec(cudaMemsetAsync(s.v, 0, sizeof(float), stream), "sum");
             norm_kernel<<<blocks, kThreads, 0, stream>>>(s.v, as(s.g), count);
             scale_kernel<<<blocks, kThreads, 0, stream>>>(as(s.g), s.v, count);
         });

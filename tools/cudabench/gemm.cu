@@ -121,7 +121,7 @@ struct Grouped {
 void** device_pointers(Arena& arena, const std::vector<void*>& pointers) {
     void** out = static_cast<void**>(arena.take(static_cast<double>(pointers.size() * sizeof(void*))));
     if (!arena.dry()) {
-        check(cudaMemcpy(out, pointers.data(), pointers.size() * sizeof(void*), cudaMemcpyHostToDevice), "pointers");
+        check_spec(cudaMemcpy(out, pointers.data(), pointers.size() * sizeof(void*), cudaMemcpyHostToDevice), "pointers");
     }
     return out;
 }
@@ -171,7 +171,7 @@ Prepared prepare_gemm(const Point& point, Arena& arena) {
     set(CUBLASLT_MATMUL_DESC_TRANSB, second_op);
     if (point.dtype == "fp8") {
         const float one = 1;
-        check(cudaMemcpy(scale, &one, sizeof one, cudaMemcpyHostToDevice), "scale");
+        check_spec(cudaMemcpy(scale, &one, sizeof one, cudaMemcpyHostToDevice), "scale");
         set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, scale);
         set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, scale);
         // As serving engines and Transformer Engine's forward pass set it: sums stay in the tensor core's registers. Its

@@ -113,7 +113,7 @@ Options parse(int argc, char** argv) {
 
 std::vector<std::pair<std::string, std::string>> meta_of(const Options& options, const Monitor& monitor) {
     cudaDeviceProp device{};
-    check(cudaGetDeviceProperties(&device, 0), "device properties");
+    check_spec(cudaGetDeviceProperties(&device, 0), "device properties");
     int runtime = 0;
     cudaRuntimeGetVersion(&runtime);
     char date[16];
@@ -166,7 +166,7 @@ double attention_error(const Point& point, Arena& arena, cudaStream_t stream) {
     arena.reset();
     const Prepared prepared = prepare(point, arena);
     prepared.launch(0, stream);
-    check(cudaDeviceSynchronize(), "attention");
+    check_spec(cudaDeviceSynchronize(), "attention");
     const auto batch = static_cast<std::size_t>(point.dim("batch"));
     const auto queries = static_cast<std::size_t>(point.dim("queries", 1));
     const auto keys = static_cast<std::size_t>(point.dim("keys"));
@@ -179,7 +179,7 @@ double attention_error(const Point& point, Arena& arena, cudaStream_t stream) {
     const std::size_t kv_bytes = rounded(2 * batch * keys * kv_heads * d);
     std::vector<unsigned short> raw((2 * q_bytes + 2 * kv_bytes) / 2);
     arena.reset();
-    check(cudaMemcpy(raw.data(), arena.take(1), raw.size() * 2, cudaMemcpyDeviceToHost), "operands");
+    check_spec(cudaMemcpy(raw.data(), arena.take(1), raw.size() * 2, cudaMemcpyDeviceToHost), "operands");
     const auto number = [&](std::size_t byte_offset, std::size_t index) {
         const unsigned bits = static_cast<unsigned>(raw[byte_offset / 2 + index]) << 16U;
         float out = 0;
@@ -335,7 +335,7 @@ int run(const Options& options) {
     }
     Arena arena(DeviceFigures::measured());
     cudaStream_t stream = nullptr;
-    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
+    check_spec(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
     if (options.check) {
         return check_kernels(arena, stream);
     }

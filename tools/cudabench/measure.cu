@@ -23,14 +23,14 @@ double seconds_since(Clock::time_point start) {
 
 class Event {
   public:
-    Event() { check(cudaEventCreate(&event_), "cudaEventCreate"); }
+    Event() { check_spec(cudaEventCreate(&event_), "cudaEventCreate"); }
     ~Event() { cudaEventDestroy(event_); }
     Event(const Event&) = delete;
     Event& operator=(const Event&) = delete;
-    void record(cudaStream_t stream) { check(cudaEventRecord(event_, stream), "cudaEventRecord"); }
+    void record(cudaStream_t stream) { check_spec(cudaEventRecord(event_, stream), "cudaEventRecord"); }
     [[nodiscard]] double since(const Event& start) const {
         float ms = 0;
-        check(cudaEventElapsedTime(&ms, start.event_, event_), "cudaEventElapsedTime");
+        check_spec(cudaEventElapsedTime(&ms, start.event_, event_), "cudaEventElapsedTime");
         return ms * 1e-3;
     }
 
@@ -46,12 +46,12 @@ class Batch {
             return;
         }
         cudaGraph_t graph = nullptr;
-        check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "begin of capture");
+        check_spec(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "begin of capture");
         issue(stream);
-        check(cudaStreamEndCapture(stream, &graph), "end of capture");
+        check_spec(cudaStreamEndCapture(stream, &graph), "end of capture");
         const cudaError_t status = cudaGraphInstantiate(&graph_, graph, 0);
         cudaGraphDestroy(graph);
-        check(status, "cudaGraphInstantiate");
+        check_spec(status, "cudaGraphInstantiate");
     }
     ~Batch() {
         if (graph_ != nullptr) {
@@ -63,7 +63,7 @@ class Batch {
 
     void run(cudaStream_t stream) const {
         if (graph_ != nullptr) {
-            check(cudaGraphLaunch(graph_, stream), "cudaGraphLaunch");
+            check_spec(cudaGraphLaunch(graph_, stream), "cudaGraphLaunch");
         } else {
             issue(stream);
         }
@@ -187,7 +187,7 @@ Measured of_prepared(const Prepared& prepared) {
 
 }  // namespace
 
-void check(cudaError_t status, const char* what) {
+void check_spec(cudaError_t status, const char* what) {
     if (status != cudaSuccess) {
         throw DeviceError(std::string(what) + ": " + cudaGetErrorString(status));
     }
@@ -199,11 +199,11 @@ DeviceFigures DeviceFigures::measured() {
     int l2 = 0;
     std::size_t free = 0;
     std::size_t total = 0;
-    check(cudaGetDevice(&device), "cudaGetDevice");
-    check(cudaDeviceGetAttribute(&out.multiprocessors, cudaDevAttrMultiProcessorCount, device),
+    check_spec(cudaGetDevice(&device), "cudaGetDevice");
+    check_spec(cudaDeviceGetAttribute(&out.multiprocessors, cudaDevAttrMultiProcessorCount, device),
           "number of multiprocessors");
-    check(cudaDeviceGetAttribute(&l2, cudaDevAttrL2CacheSize, device), "size of the L2 cache");
-    check(cudaMemGetInfo(&free, &total), "free memory");
+    check_spec(cudaDeviceGetAttribute(&l2, cudaDevAttrL2CacheSize, device), "size of the L2 cache");
+    check_spec(cudaMemGetInfo(&free, &total), "free memory");
     out.l2_bytes = l2;
     out.memory = free / 10 * 8;
     return out;
@@ -211,7 +211,7 @@ DeviceFigures DeviceFigures::measured() {
 
 Arena::Arena(const DeviceFigures& device, bool dry) : device_(device), dry_(dry) {
     if (!dry) {
-        check(cudaMalloc(reinterpret_cast<void**>(&base_), device.memory), "cudaMalloc of the arena");
+        check_spec(cudaMalloc(reinterpret_cast<void**>(&base_), device.memory), "cudaMalloc of the arena");
     }
 }
 
@@ -246,7 +246,7 @@ T* Arena::normal(double count, float scale) {
         return out;
     }
     fill_normal<T><<<2048, 256>>>(out, static_cast<std::size_t>(count), scale, seed_++ * 2654435761U);
-    check(cudaGetLastError(), "fill with random values");
+    check_spec(cudaGetLastError(), "fill with random values");
     return out;
 }
 
@@ -256,7 +256,7 @@ int* Arena::indices(double count, int limit) {
         return out;
     }
     fill_indices<<<1024, 256>>>(out, static_cast<std::size_t>(count), limit, seed_++ * 2654435761U);
-    check(cudaGetLastError(), "fill with random indices");
+    check_spec(cudaGetLastError(), "fill with random indices");
     return out;
 }
 
@@ -297,7 +297,7 @@ Prepared prepare(const Point& point, Arena& arena) {
 
 void finish_operands() {
     // Operands are filled on the default stream. Waiting for the device would wait for what runs beside, too.
-    check(cudaStreamSynchronize(cudaStreamLegacy), "random operands");
+    check_spec(cudaStreamSynchronize(cudaStreamLegacy), "random operands");
 }
 
 struct Timed::Parts {
@@ -326,13 +326,13 @@ Timed::Timed(const Prepared& prepared, double held_s, cudaStream_t stream)
         prepared.launch(i % prepared.copies, stream);
     }
     end.record(stream);
-    check(cudaStreamSynchronize(stream), "warm-up");
+    check_spec(cudaStreamSynchronize(stream), "warm-up");
     p.once = std::max(1e-6, end.since(start) / 3);
     // At least once through all copies of the operands, or few executions would find theirs in the cache.
     p.count = std::clamp(static_cast<int>(std::ceil(kGraphSeconds / p.once)), prepared.copies, 2000);
     p.batch = std::make_unique<Batch>(prepared, p.count, stream);
     p.batch->run(stream);
-    check(cudaStreamSynchronize(stream), "first graph");
+    check_spec(cudaStreamSynchronize(stream), "first graph");
     const int reps = held_s > 0 ? 1 : static_cast<int>(std::clamp(kPointSeconds / (p.once * p.count), 7.0, 100.0));
     p.marks = std::vector<Event>(static_cast<std::size_t>(reps) * 2);
 }
@@ -355,7 +355,7 @@ Measured Timed::run(const Monitor& monitor) {
                 p.batch->run(p.stream);
             }
             p.marks[1].record(p.stream);
-            check(cudaStreamSynchronize(p.stream), "held run");
+            check_spec(cudaStreamSynchronize(p.stream), "held run");
             seconds.push_back(p.marks[1].since(p.marks[0]) / (static_cast<double>(burst) * p.count));
         }
         seconds.erase(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2));
@@ -366,7 +366,7 @@ Measured Timed::run(const Monitor& monitor) {
             p.batch->run(p.stream);
             p.marks[i + 1].record(p.stream);
         }
-        check(cudaStreamSynchronize(p.stream), "repetitions");
+        check_spec(cudaStreamSynchronize(p.stream), "repetitions");
         for (std::size_t i = 0; i < p.marks.size(); i += 2) {
             seconds.push_back(p.marks[i + 1].since(p.marks[i]) / p.count);
         }
@@ -387,19 +387,19 @@ Measured measure_launch(const Point& point, cudaStream_t stream) {
     const int count = static_cast<int>(point.dim("count"));
     const Batch batch(empty, count, stream);
     batch.run(stream);
-    check(cudaStreamSynchronize(stream), "warm-up");
+    check_spec(cudaStreamSynchronize(stream), "warm-up");
     std::vector<double> seconds;
     for (int rep = 0; rep < 20; ++rep) {
         const auto begin = Clock::now();
         if (point.mode == "sync") {
             for (int i = 0; i < count / 10; ++i) {
                 launch_empty(stream);
-                check(cudaStreamSynchronize(stream), "launch and wait");
+                check_spec(cudaStreamSynchronize(stream), "launch and wait");
             }
             seconds.push_back(seconds_since(begin) / (count / 10));
         } else {
             batch.run(stream);
-            check(cudaStreamSynchronize(stream), "launches");
+            check_spec(cudaStreamSynchronize(stream), "launches");
             seconds.push_back(seconds_since(begin) / count);
         }
     }

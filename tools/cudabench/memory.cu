@@ -147,7 +147,7 @@ Prepared prepare_memory(const Point& point, Arena& arena) {
                 fill_kernel<<<blocks, kThreads, 0, stream>>>(m[0], count);
                 break;
         }
-        check(cudaGetLastError(), "memory kernel");
+        check_spec(cudaGetLastError(), "memory kernel");
     };
     return out;
 }
@@ -169,11 +169,11 @@ Prepared prepare_cache(const Point& point, Arena& arena) {
         auto* next = reinterpret_cast<unsigned*>(memory);
         if (!arena.dry()) {
             ring_kernel<<<1024, kThreads>>>(next, lines, stride);
-            check(cudaGetLastError(), "ring of pointers");
+            check_spec(cudaGetLastError(), "ring of pointers");
         }
         out.launch = [=](int, cudaStream_t stream) {
             chase_kernel<<<1, 1, 0, stream>>>(reinterpret_cast<unsigned*>(sink), next, loads);
-            check(cudaGetLastError(), "pointer chase");
+            check_spec(cudaGetLastError(), "pointer chase");
         };
         out.note = "one thread; a load of each line of 128 B in turn";
         return out;
@@ -184,7 +184,7 @@ Prepared prepare_cache(const Point& point, Arena& arena) {
         out.launch = [=](int, cudaStream_t stream) {
             shared_kernel<<<blocks, 1024, static_cast<std::size_t>(floats) * sizeof(float), stream>>>(sink, floats,
                                                                                                       loads);
-            check(cudaGetLastError(), "shared memory");
+            check_spec(cudaGetLastError(), "shared memory");
         };
         out.note = "a block of 1024 threads on each multiprocessor; bytes of one, read loads times";
         return out;
@@ -196,7 +196,7 @@ Prepared prepare_cache(const Point& point, Arena& arena) {
         for (int i = 0; i < loads; ++i) {
             read_kernel<<<blocks, kThreads, 0, stream>>>(sink, packs, count);
         }
-        check(cudaGetLastError(), "read from the L2 cache");
+        check_spec(cudaGetLastError(), "read from the L2 cache");
     };
     out.note = "loads reads of the same bytes, one kernel each";
     return out;
@@ -228,30 +228,30 @@ Prepared prepare_host_copy(const Point& point, Arena& arena) {
         }
     };
     auto parts = std::make_shared<Parts>();
-    check(cudaMallocHost(&parts->host, (both ? 2 : 1) * bytes), "pinned host memory");
+    check_spec(cudaMallocHost(&parts->host, (both ? 2 : 1) * bytes), "pinned host memory");
     std::memset(parts->host, 1, (both ? 2 : 1) * bytes);
     if (both) {
-        check(cudaStreamCreateWithFlags(&parts->side, cudaStreamNonBlocking), "second stream");
-        check(cudaEventCreateWithFlags(&parts->fork, cudaEventDisableTiming), "event");
-        check(cudaEventCreateWithFlags(&parts->join, cudaEventDisableTiming), "event");
+        check_spec(cudaStreamCreateWithFlags(&parts->side, cudaStreamNonBlocking), "second stream");
+        check_spec(cudaEventCreateWithFlags(&parts->fork, cudaEventDisableTiming), "event");
+        check_spec(cudaEventCreateWithFlags(&parts->join, cudaEventDisableTiming), "event");
     }
     Parts* p = parts.get();
     const bool up = point.op == "h2d";
     out.launch = [=](int, cudaStream_t stream) {
         if (!both) {
-            check(up ? cudaMemcpyAsync(device, p->host, bytes, cudaMemcpyHostToDevice, stream)
+            check_spec(up ? cudaMemcpyAsync(device, p->host, bytes, cudaMemcpyHostToDevice, stream)
                      : cudaMemcpyAsync(p->host, device, bytes, cudaMemcpyDeviceToHost, stream),
                   "copy");
             return;
         }
-        check(cudaEventRecord(p->fork, stream), "event");
-        check(cudaStreamWaitEvent(p->side, p->fork, 0), "event");
-        check(cudaMemcpyAsync(device, p->host, bytes, cudaMemcpyHostToDevice, stream), "copy to the device");
-        check(cudaMemcpyAsync(static_cast<char*>(p->host) + bytes, device + bytes, bytes, cudaMemcpyDeviceToHost,
+        check_spec(cudaEventRecord(p->fork, stream), "event");
+        check_spec(cudaStreamWaitEvent(p->side, p->fork, 0), "event");
+        check_spec(cudaMemcpyAsync(device, p->host, bytes, cudaMemcpyHostToDevice, stream), "copy to the device");
+        check_spec(cudaMemcpyAsync(static_cast<char*>(p->host) + bytes, device + bytes, bytes, cudaMemcpyDeviceToHost,
                               p->side),
               "copy to the host");
-        check(cudaEventRecord(p->join, p->side), "event");
-        check(cudaStreamWaitEvent(stream, p->join, 0), "event");
+        check_spec(cudaEventRecord(p->join, p->side), "event");
+        check_spec(cudaStreamWaitEvent(stream, p->join, 0), "event");
     };
     out.keep = parts;
     return out;
@@ -262,18 +262,18 @@ void launch_persistent_copy(void* to, const void* from, std::size_t bytes, int b
     // All the shared memory that a block may have: no other block fits beside it, so each has a multiprocessor to itself.
     int device = 0;
     int shared = 0;
-    check(cudaGetDevice(&device), "cudaGetDevice");
-    check(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device), "shared memory");
-    check(cudaFuncSetAttribute(persistent_copy_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared),
+    check_spec(cudaGetDevice(&device), "cudaGetDevice");
+    check_spec(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device), "shared memory");
+    check_spec(cudaFuncSetAttribute(persistent_copy_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared),
           "shared memory of the copy");
     persistent_copy_kernel<<<blocks, 1024, static_cast<std::size_t>(shared), stream>>>(
         static_cast<float4*>(to), static_cast<const float4*>(from), bytes / sizeof(float4), stop, copied);
-    check(cudaGetLastError(), "persistent copy");
+    check_spec(cudaGetLastError(), "persistent copy");
 }
 
 void launch_empty(cudaStream_t stream) {
     empty_kernel<<<1, 32, 0, stream>>>();
-    check(cudaGetLastError(), "empty kernel");
+    check_spec(cudaGetLastError(), "empty kernel");
 }
 
 }  // namespace orrery::cudabench

@@ -6,6 +6,8 @@
 // Limits: backward attention and end-to-end steps are measured by tools/torchbench, through the kernels that training
 // frameworks run.
 
+#include "sim/base/namespaces.hpp"
+
 #include <string>
 #include <utility>
 #include <vector>

@@ -9,7 +9,7 @@
 #include <limits>
 #include <optional>
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 namespace {
 
@@ -77,9 +77,8 @@ std::string refusal(const Scenario& scenario, const Fault& fault) {
                    : "";
     }
     if (stops(fault)) {
-        return !scenario.own->has_ranks()
-                   ? "flows have no ranks that could die: give 'link-down' of the host's NIC"
-                   : "";
+        return !scenario.own->has_ranks() ? "flows have no ranks that could die: give 'link-down' of the host's NIC"
+                                          : "";
     }
     if (fault.kind == FaultKind::slow && on_processors(fault.place)) {
         return scenario.own->holds_jobs()
@@ -263,4 +262,4 @@ std::string never_mended(const std::vector<TimedFault>& faults) {
     return out;
 }
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

@@ -9,7 +9,7 @@
 #include "tools/driver/scenario.hpp"
 #include "workloads/faults/link_faults.hpp"
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 /// Checks the section `faults` of such a kind. `root`: of the scenario.
 void check_given_faults(const YamlNode& root, const Scenario& scenario, std::vector<Diagnostic>& errors);
@@ -29,4 +29,4 @@ void require_alive(const Scenario& scenario, const std::vector<TimedFault>& faul
 /// What to say of faults beside the reason why a run can never end; empty: nothing.
 [[nodiscard]] std::string never_mended(const std::vector<TimedFault>& faults);
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

@@ -8,7 +8,7 @@
 #include <set>
 #include <sstream>
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 std::vector<std::string> names_in(const std::string& list) {
     std::vector<std::string> out;
@@ -56,4 +56,4 @@ void check_group_names(const YamlNode& root, const std::vector<const char*>& pat
     }
 }
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

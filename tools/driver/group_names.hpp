@@ -3,7 +3,7 @@
 
 #include "tools/driver/scenario.hpp"
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 /// What stands between the commas.
 [[nodiscard]] std::vector<std::string> names_in(const std::string& list);
@@ -12,4 +12,4 @@ void check_group_names(const YamlNode& root, const std::vector<const char*>& pat
                        const std::vector<std::string>& names, const Scenario& scenario,
                        std::vector<Diagnostic>& errors);
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

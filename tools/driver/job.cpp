@@ -13,7 +13,7 @@
 #include <algorithm>
 #include <filesystem>
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 void describe_job(Fields& fields, Scenario& s) {
     describe_kind(fields, {"kind", "what the job asks", true}, s.own);
@@ -209,4 +209,4 @@ bool is_count(const std::string& text) {
     return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
 }
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

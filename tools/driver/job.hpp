@@ -3,7 +3,7 @@
 
 #include "tools/driver/kind.hpp"
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 /// Names the sections that a scenario has as a job of a cluster: `kind` and what belongs to it.
 void describe_job(Fields& fields, Scenario& scenario);
@@ -21,4 +21,4 @@ bool parse_nodes(const std::string& text, std::vector<std::uint32_t>& out);
 /// Whether a text is a count of nodes and not their numbers.
 [[nodiscard]] bool is_count(const std::string& text);
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 const std::vector<std::string>& scenario_kind_names() {
     static const std::vector<std::string> kNames = [] {
@@ -82,4 +82,4 @@ Scenario scenario_of(const KindRow& kind) {
     return out;
 }
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

@@ -12,7 +12,7 @@
 
 #include <span>
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 /// A scenario as work of a simulation, from before its run to its summary.
 class ScenarioRun {
@@ -67,7 +67,7 @@ class KindSpec {
     virtual void keep_marks(const YamlNode& /*root*/) {}
     /// What single fields cannot see, and what is read beside the scenario's own file.
     virtual void check(const YamlNode& /*root*/, const DataDirectory& /*data*/, Scenario& /*whole*/,
-                       std::vector<Diagnostic>& /*errors*/) {}
+                            std::vector<Diagnostic>& /*errors*/) {}
     /// What a run will take of this machine.
     [[nodiscard]] virtual RunCost cost(const Scenario& whole) const = 0;
     /// Throws ConfigError or InfeasibleError.
@@ -90,7 +90,9 @@ class KindSpec {
     [[nodiscard]] virtual ModelSpec* own_model() { return nullptr; }
     [[nodiscard]] virtual FaultsSpec* cluster_faults() { return nullptr; }
     [[nodiscard]] virtual std::vector<DeviceSpec*> own_devices() { return {}; }  ///< in place of those of the nodes
-    [[nodiscard]] virtual std::vector<std::string*> own_files() { return {}; }   ///< every member that is the path of one
+    [[nodiscard]] virtual std::vector<std::string*> own_files() {
+        return {};
+    }  ///< every member that is the path of one
     [[nodiscard]] virtual std::vector<JobSpec*> own_jobs() { return {}; }
 };
 
@@ -125,4 +127,4 @@ std::unique_ptr<KindSpec> make_kind() {
 /// Names the key `kind`; a scenario of another kind than it says becomes one, with defaults.
 void describe_kind(Fields& fields, const Field& field, OwnSpec& own);
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

@@ -5,7 +5,7 @@
 #include "models/power_capped.hpp"
 #include "sim/device/power.hpp"
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 void describe_compute(Fields& fields, ComputeKind& compute) {
     fields.section({"compute", "where kernel times come from"}, [&](Fields& inner) {
@@ -49,4 +49,4 @@ const CollectiveModel& ModelCache::collectives(const NodeSpec& node, LibraryKind
     return *slot;
 }
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

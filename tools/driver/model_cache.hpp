@@ -12,7 +12,7 @@
 #include <map>
 #include <memory>
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 enum class ComputeKind { calibrated, roofline };
 
@@ -37,4 +37,4 @@ class ModelCache {
     std::map<std::string, std::unique_ptr<CollectiveModel>> libraries_;
 };
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

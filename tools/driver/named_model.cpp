@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 namespace {
 
@@ -104,4 +104,4 @@ void add_model_limits(const std::string& model, const DataDirectory& data, std::
     }
 }
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

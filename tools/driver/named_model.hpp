@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 /// The scenario with the preset that the checkpoint's name leads to, and in serving with its precision as the engine's, unless the
 /// scenario says another. Adds to `notes` what the checkpoint has that its preset does not describe. A name that leads to no preset
@@ -18,4 +18,4 @@ namespace orrery::inline driver {
 /// Adds what the description of a model leaves out (workloads/data/model_sources.csv), by its name.
 void add_model_limits(const std::string& model, const DataDirectory& data, std::vector<std::string>& notes);
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

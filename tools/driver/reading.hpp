@@ -3,7 +3,7 @@
 
 #include "tools/driver/kind.hpp"
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 /// Names the key `orrery`.
 void describe_version(Fields& fields, bool required);
@@ -15,4 +15,4 @@ void keep_marks(const YamlNode& root, Scenario& scenario);
 void keep_without_effect(const YamlNode& node, Scenario& scenario, const std::function<void(Fields&)>& describe_own,
                          const std::function<void(Fields&)>& usual, std::vector<Diagnostic>& errors);
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 RequestRow row_of(const Sequence& sequence, Ending ending, SimTime now) {
     RequestRow row;
@@ -40,4 +40,4 @@ std::string requests_csv(std::vector<RequestRow> rows, bool adapters) {
     return out;
 }
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

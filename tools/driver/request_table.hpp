@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 /// One request, however it ended. Times in s; those of what did not happen are 0.
 struct RequestRow {
@@ -28,4 +28,4 @@ struct RequestRow {
 /// As CSV, by request; with a column of adapters where asked for.
 [[nodiscard]] std::string requests_csv(std::vector<RequestRow> rows, bool adapters);
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

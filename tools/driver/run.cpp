@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <chrono>
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 void add_packet_metrics(const std::optional<PacketStatistics>& packets, Summary& out) {
     if (!packets) {
@@ -138,7 +138,7 @@ RunOutput run_kind(const Scenario& scenario, ModelCache& models, const RunOption
 
 }  // namespace
 
-RunOutput run(const Scenario& scenario, ModelCache& models, const RunOptions& options) {
+RunOutput run_scenario(const Scenario& scenario, ModelCache& models, const RunOptions& options) {
     try {
         return run_kind(scenario, models, options);
     } catch (const ConfigError& error) {
@@ -151,4 +151,4 @@ RunOutput run(const Scenario& scenario, ModelCache& models, const RunOptions& op
     }
 }
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

@@ -15,7 +15,7 @@
 #include <functional>
 #include <optional>
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 /// Sees a serving run from inside, for explanations.
 struct ServingObserver {
@@ -72,9 +72,9 @@ struct RunOutput {
 };
 
 /// Runs a scenario. Throws ConfigError or InfeasibleError.
-[[nodiscard]] RunOutput run(const Scenario& scenario, ModelCache& models, const RunOptions& options);
+[[nodiscard]] RunOutput run_scenario(const Scenario& scenario, ModelCache& models, const RunOptions& options);
 
 /// Adds what a packet run counts.
 void add_packet_metrics(const std::optional<PacketStatistics>& packets, Summary& out);
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

@@ -7,12 +7,13 @@
 #include <algorithm>
 #include <filesystem>
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 namespace {
 
-constexpr double kTimeout = 8;                // round trips
-constexpr double kPacketHost = 10.5 * 1024;  // B of a host at packet fidelity, with its ports: 16,384 and 32,768 of them
+constexpr double kTimeout = 8;  // round trips
+constexpr double kPacketHost =
+    10.5 * 1024;  // B of a host at packet fidelity, with its ports: 16,384 and 32,768 of them
 
 double nic_rate(const ClusterSpec& cluster) {
     const double rate = cluster.nodes > 0 ? cluster.node.nic_bandwidth.value : cluster.fabric.link;
@@ -55,4 +56,4 @@ RunCost expected_cost(const Scenario& scenario) {
     return scenario.own->cost(scenario);
 }
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

@@ -10,7 +10,7 @@
 
 #include <string>
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 struct RunCost {
     double seconds = 0;
@@ -42,4 +42,4 @@ inline constexpr double kBytesPerLine = 30;         // of a trace of requests or
 [[nodiscard]] RunCost cost_of_messages(const Scenario& s, double messages, double bytes, const UnitPrice& each,
                                        double crossing = 1);
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

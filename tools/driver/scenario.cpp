@@ -17,7 +17,7 @@
 #include <filesystem>
 #include <set>
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 namespace {
 
@@ -134,9 +134,8 @@ void keep_marks(const YamlNode& root, Scenario& scenario) {
     scenario.own->keep_marks(root);
 }
 
-void keep_without_effect(const YamlNode& node, Scenario& scenario,
-                                const std::function<void(Fields&)>& describe_own,
-                                const std::function<void(Fields&)>& usual, std::vector<Diagnostic>& errors) {
+void keep_without_effect(const YamlNode& node, Scenario& scenario, const std::function<void(Fields&)>& describe_own,
+                         const std::function<void(Fields&)>& usual, std::vector<Diagnostic>& errors) {
     WithoutEffect found = without_effect(node, describe_own, usual);
     errors.insert(errors.end(), found.errors.begin(), found.errors.end());
     scenario.without_effect = std::move(found.notes);
@@ -390,4 +389,4 @@ DataDirectory find_data_directory(const std::string& program) {
     return DataDirectory(ORRERY_SOURCE_DIR);
 }
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

@@ -11,7 +11,7 @@
 
 #include <memory>
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 class KindSpec;
 struct KindRow;
@@ -42,7 +42,7 @@ struct Scenario {
     std::int64_t seed = 1;
     std::vector<std::string>
         without_effect;  ///< what it says that nothing of it reads and that may stay: notes of its runs
-    Origins origins;  ///< where each given value stands, for explanations
+    Origins origins;     ///< where each given value stands, for explanations
     Mark cluster_mark;
     Mark network_mark;
     ClusterSpec cluster;
@@ -112,4 +112,4 @@ void describe(Fields& fields, Scenario& scenario);
 /// The data directory of this installation: beside the program (../share/orrery), else the source tree it was built in.
 [[nodiscard]] DataDirectory find_data_directory(const std::string& program);
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

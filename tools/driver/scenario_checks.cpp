@@ -14,7 +14,7 @@
 #include <limits>
 #include <optional>
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 // Where a field stands that is named by its keys from the root on, or the innermost of its sections that is given.
 const Mark& mark_of(const YamlNode& root, const std::string& path) {
@@ -297,4 +297,4 @@ bool names_lines_of(const std::vector<Diagnostic>& errors, const YamlNode& root,
     });
 }
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

@@ -3,7 +3,7 @@
 
 #include "tools/driver/scenario.hpp"
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 /// Where a field stands that is named by its keys from the root on, or the innermost of its sections that is given.
 [[nodiscard]] const Mark& mark_of(const YamlNode& root, const std::string& path);
@@ -27,4 +27,4 @@ void check_files(const YamlNode& tree, const std::string& directory, std::vector
 [[nodiscard]] bool names_lines_of(const std::vector<Diagnostic>& errors, const YamlNode& root,
                                   const std::string& section);
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

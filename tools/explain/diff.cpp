@@ -9,7 +9,7 @@
 #include <cmath>
 #include <map>
 
-namespace orrery::inline explanation {
+namespace orrery::explain {
 
 namespace {
 
@@ -46,9 +46,9 @@ RunOutput drawn(const Scenario& scenario, ModelCache& models) {
     RunOptions options;
     options.timeline = true;
     try {
-        return run(scenario, models, options);
+        return run_scenario(scenario, models, options);
     } catch (const ConfigError&) {
-        return run(scenario, models, {});  // too many messages to draw
+        return run_scenario(scenario, models, {});  // too many messages to draw
     }
 }
 
@@ -89,7 +89,7 @@ RunDifference compare_runs(const Scenario& first, const Scenario& second, ModelC
         InputEffect effect{change, std::nullopt};
         if (const auto reverted = with_reverted(second, change, models.data()); reverted && ++tried <= kMostReverted) {
             try {
-                effect.seconds = out.second_s - run(*reverted, models, {}).summary.find(out.metric)->value;
+                effect.seconds = out.second_s - run_scenario(*reverted, models, {}).summary.find(out.metric)->value;
             } catch (const Error&) {
                 // Put back alone it does not run: degrees of a plan change together.
             }
@@ -103,4 +103,4 @@ RunDifference compare_runs(const Scenario& first, const Scenario& second, ModelC
     return out;
 }
 
-}  // namespace orrery::inline explanation
+}  // namespace orrery::explain

@@ -4,7 +4,7 @@
 #include "tools/check/inputs.hpp"
 #include "tools/driver/model_cache.hpp"
 
-namespace orrery::inline explanation {
+namespace orrery::explain {
 
 struct InputEffect {
     ChangedInput input;
@@ -25,4 +25,4 @@ struct RunDifference {
 /// Runs both. Throws ConfigError when they are of different kinds.
 [[nodiscard]] RunDifference compare_runs(const Scenario& first, const Scenario& second, ModelCache& models);
 
-}  // namespace orrery::inline explanation
+}  // namespace orrery::explain

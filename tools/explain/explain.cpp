@@ -15,7 +15,7 @@
 #include <cmath>
 #include <map>
 
-namespace orrery::inline explanation {
+namespace orrery::explain {
 
 namespace {
 
@@ -39,7 +39,7 @@ void explain_jobs(const Scenario& scenario, ModelCache& models, const RunOutput&
     alone.as<ClusterKind>().jobs = {job};
     RunOptions options;
     options.check_memory = false;
-    const double seconds = run(alone, models, options).jobs.front().seconds;
+    const double seconds = run_scenario(alone, models, options).jobs.front().seconds;
     out.critical_path = {{"job " + job.name + " as if alone", "its own nodes and links", seconds}};
     if (job.start > 0) {
         out.critical_path.push_back({"until job " + job.name + " starts", "given", job.start});
@@ -201,7 +201,7 @@ std::string headline_metric(const KindRow& kind) {
     return kind.headline;
 }
 
-Explanation explain(const Scenario& given, ModelCache& models) {
+Explanation explain_scenario(const Scenario& given, ModelCache& models) {
     Explanation out;
     Scenario scenario = given;
     // The critical path of a training run is found among activities that share links, which packets are not.
@@ -213,7 +213,7 @@ Explanation explain(const Scenario& given, ModelCache& models) {
     RunOptions options;
     options.messages = scenario.kind().network.simgrid;
     options.campaigns = fault_variants(scenario);
-    const RunOutput base = run(scenario, models, options);
+    const RunOutput base = run_scenario(scenario, models, options);
     out.seconds = base.summary.find(headline_metric(scenario.kind()))->value;
     explainer.parts(scenario, models, base, out);
     out.campaign = fault_levers(options.campaigns, base.campaigns);
@@ -229,4 +229,4 @@ Explanation explain(const Scenario& given, ModelCache& models) {
     return out;
 }
 
-}  // namespace orrery::inline explanation
+}  // namespace orrery::explain

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-namespace orrery::inline explanation {
+namespace orrery::explain {
 
 /// Time on the critical path by operation and resource.
 struct BlameRow {
@@ -150,7 +150,7 @@ struct Explanation {
 
 /// Explains a run; a training run of fidelity packet by the same run of fidelity fluid, and its verdict says so. Throws
 /// as run() does.
-[[nodiscard]] Explanation explain(const Scenario& scenario, ModelCache& models);
+[[nodiscard]] Explanation explain_scenario(const Scenario& scenario, ModelCache& models);
 /// The messages of a collective or network run as CSV, in the order of its schedule: ends, bytes, s of start, end and completion
 /// time, what it would have taken alone, and how many times as long it took.
 [[nodiscard]] Table flow_table(const Scenario& scenario, const RunOutput& run);
@@ -158,4 +158,4 @@ struct Explanation {
 /// Name of the metric that is the headline of a kind: such as iteration_time_s.
 [[nodiscard]] std::string headline_metric(const KindRow& kind);
 
-}  // namespace orrery::inline explanation
+}  // namespace orrery::explain

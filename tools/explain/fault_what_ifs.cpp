@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline explanation {
+namespace orrery::explain {
 
 namespace {
 
@@ -113,4 +113,4 @@ std::optional<CampaignLevers> fault_levers(const std::vector<CampaignVariant>& v
     return out;
 }
 
-}  // namespace orrery::inline explanation
+}  // namespace orrery::explain

@@ -4,7 +4,7 @@
 #include "tools/driver/run.hpp"
 #include "tools/explain/explain.hpp"
 
-namespace orrery::inline explanation {
+namespace orrery::explain {
 
 /// The campaigns to run: the scenario's own first. None for a scenario without a campaign.
 [[nodiscard]] std::vector<CampaignVariant> fault_variants(const Scenario& scenario);
@@ -12,4 +12,4 @@ namespace orrery::inline explanation {
 [[nodiscard]] std::optional<CampaignLevers> fault_levers(const std::vector<CampaignVariant>& variants,
                                                          const std::vector<CampaignOutcome>& outcomes);
 
-}  // namespace orrery::inline explanation
+}  // namespace orrery::explain

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-namespace orrery::inline explanation {
+namespace orrery::explain {
 
 /// Visits everything and changes nothing; who derives overrides what it looks at. Keys have their path in front: "fabric.links.0.".
 class FieldWalk : public Fields {
@@ -49,4 +49,4 @@ class FieldWalk : public Fields {
     std::string prefix_;
 };
 
-}  // namespace orrery::inline explanation
+}  // namespace orrery::explain

@@ -8,7 +8,7 @@
 #include <limits>
 #include <memory>
 
-namespace orrery::inline explanation {
+namespace orrery::explain {
 
 namespace {
 
@@ -80,4 +80,4 @@ Table flow_table(const Scenario& scenario, const RunOutput& run) {
     return out;
 }
 
-}  // namespace orrery::inline explanation
+}  // namespace orrery::explain

@@ -7,7 +7,7 @@
 #include <map>
 #include <span>
 
-namespace orrery::inline explanation {
+namespace orrery::explain {
 
 namespace {
 
@@ -315,10 +315,9 @@ void explain_collective(const Scenario& scenario, const RunOutput& base, Explana
     const Fabric fabric = fabric_of(scenario);
     if (base.messages && !base.messages->completions.empty()) {
         MessagePath(scenario, fabric, *base.messages).book(out, true, base.packets.ports);
-    } else if (const CollectiveSpec spec =
-                   resolved(own.collective, fabric, Placement(fabric), scenario.network.path_choice(),
-                            own.collective.ranks > 0 ? static_cast<std::uint32_t>(own.collective.ranks)
-                                                          : fabric.gpus());
+    } else if (const CollectiveSpec spec = resolved(
+                   own.collective, fabric, Placement(fabric), scenario.network.path_choice(),
+                   own.collective.ranks > 0 ? static_cast<std::uint32_t>(own.collective.ranks) : fabric.gpus());
                spec.algorithm == &algorithm("ring") && scenario.network.fidelity != Fidelity::simgrid) {
         book_ring(scenario, fabric, out.seconds, out);
     }
@@ -350,4 +349,4 @@ void explain_replay(const RunOutput& base, Explanation& out) {
                      [](const BlameRow& a, const BlameRow& b) { return a.seconds > b.seconds; });
 }
 
-}  // namespace orrery::inline explanation
+}  // namespace orrery::explain

@@ -5,7 +5,7 @@
 #include "tools/driver/run.hpp"
 #include "tools/explain/explain.hpp"
 
-namespace orrery::inline explanation {
+namespace orrery::explain {
 
 /// Critical path, hidden transfers, kernels by name and use of links of a training run.
 void explain_training(const Scenario& scenario, ModelCache& models, const RunOutput& base, Explanation& out);
@@ -23,4 +23,4 @@ void explain_replay(const RunOutput& base, Explanation& out);
 /// Where the time of requests goes and how their latencies are distributed, by running `scenario` once more; `base` is its summary.
 void explain_requests(const Scenario& scenario, const DataDirectory& data, const Summary& base, Explanation& out);
 
-}  // namespace orrery::inline explanation
+}  // namespace orrery::explain

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <unordered_map>
 
-namespace orrery::inline explanation {
+namespace orrery::explain {
 
 namespace {
 
@@ -320,8 +320,8 @@ void explain_requests(const Scenario& scenario, const DataDirectory& data, const
     const ServingObserver observer = parts.observer();
     RunOptions options;
     options.serving = &observer;
-    (void)run(scenario, models, options);
+    (void)run_scenario(scenario, models, options);
     parts.write(out);
 }
 
-}  // namespace orrery::inline explanation
+}  // namespace orrery::explain

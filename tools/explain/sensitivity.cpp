@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::inline explanation {
+namespace orrery::explain {
 
 namespace {
 
@@ -49,7 +49,7 @@ double headline_of(const Scenario& scenario, const DataDirectory& data) {
     ModelCache models(data);
     RunOptions options;
     options.check_memory = false;
-    return run(scenario, models, options).summary.find(headline_metric(scenario.kind()))->value;
+    return run_scenario(scenario, models, options).summary.find(headline_metric(scenario.kind()))->value;
 }
 
 double strength(const ConstantEffect& effect) {
@@ -86,4 +86,4 @@ Sensitivity sensitivity_of(const Scenario& scenario, const DataDirectory& data) 
     return out;
 }
 
-}  // namespace orrery::inline explanation
+}  // namespace orrery::explain

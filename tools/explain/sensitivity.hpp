@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline explanation {
+namespace orrery::explain {
 
 /// What an unsure constant does to the headline.
 struct ConstantEffect {
@@ -31,4 +31,4 @@ struct Sensitivity {
 /// Runs the scenario twice for each unsure constant, on the same seed. Throws as run() does.
 [[nodiscard]] Sensitivity sensitivity_of(const Scenario& scenario, const DataDirectory& data);
 
-}  // namespace orrery::inline explanation
+}  // namespace orrery::explain

@@ -8,7 +8,7 @@
 #include <cctype>
 #include <tuple>
 
-namespace orrery::inline explanation {
+namespace orrery::explain {
 
 namespace {
 
@@ -311,7 +311,8 @@ void explain_training(const Scenario& scenario, ModelCache& models, const RunOut
         });
     }
     const double members =
-        static_cast<double>(scenario.as<TrainingKind>().plan.data * scenario.as<TrainingKind>().plan.context) / base.training->folded_into_one;
+        static_cast<double>(scenario.as<TrainingKind>().plan.data * scenario.as<TrainingKind>().plan.context) /
+        base.training->folded_into_one;
     for (const auto& [category, seconds] : path.busy(members)) {
         if (seconds > 0) {
             out.hidden.push_back({category_name(category), seconds, part(base.summary, category_name(category))});
@@ -322,4 +323,4 @@ void explain_training(const Scenario& scenario, ModelCache& models, const RunOut
     }
 }
 
-}  // namespace orrery::inline explanation
+}  // namespace orrery::explain

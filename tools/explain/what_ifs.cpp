@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::inline explanation {
+namespace orrery::explain {
 
 namespace {
 
@@ -39,7 +39,7 @@ Outcome outcome_of(const Summary& summary) {
 Outcome run_again(const Scenario& scenario, ModelCache& models) {
     RunOptions options;
     options.check_memory = false;
-    return outcome_of(run(scenario, models, options).summary);
+    return outcome_of(run_scenario(scenario, models, options).summary);
 }
 
 // The same run on devices whose arithmetic or memory is faster.
@@ -150,12 +150,14 @@ constexpr WhatIf kWhatIfs[] = {
              serving->requests.time_scale *= more;
          }
      }},
-    {"kernel speed", [](Scenario& s, double more) {
+    {"kernel speed",
+     [](Scenario& s, double more) {
          if (auto* own = s.find<RecordKind>()) {
              own->replay.kernel_speed *= more;
          }
      }},
-    {"host speed", [](Scenario& s, double more) {
+    {"host speed",
+     [](Scenario& s, double more) {
          if (auto* own = s.find<RecordKind>()) {
              own->replay.host_speed *= more;
          }
@@ -246,8 +248,7 @@ void try_what_ifs(const Scenario& asked, ModelCache& models, const Summary& base
     Outcome before = outcome_of(base);
     // A run that ends by itself ends elsewhere at other rates: equal loads are compared.
     auto* serving = scenario.find<ServingKind>();
-    if (serving != nullptr &&
-        load_end(serving->engine, serving->requests, serving->measure) == LoadEnd::steady) {
+    if (serving != nullptr && load_end(serving->engine, serving->requests, serving->measure) == LoadEnd::steady) {
         serving->requests.count = static_cast<std::int64_t>(base.find("requests")->value);
         before = run_again(scenario, models);
     }
@@ -282,4 +283,4 @@ void try_what_ifs(const Scenario& asked, ModelCache& models, const Summary& base
     out.phases = bounds_of(before, out.what_ifs);
 }
 
-}  // namespace orrery::inline explanation
+}  // namespace orrery::explain

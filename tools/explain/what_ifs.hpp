@@ -4,7 +4,7 @@
 #include "tools/driver/model_cache.hpp"
 #include "tools/explain/explain.hpp"
 
-namespace orrery::inline explanation {
+namespace orrery::explain {
 
 /// Tries every what-if that a scenario has and puts them into `out`, best first, with what bounds each part of the run.
 /// `base`: summary of the scenario itself.
@@ -14,4 +14,4 @@ namespace orrery::inline explanation {
 /// scenario leaves to be derived from rate and latency (windows, delay targets) changes with them.
 void try_what_ifs(const Scenario& scenario, ModelCache& models, const Summary& base, Explanation& out);
 
-}  // namespace orrery::inline explanation
+}  // namespace orrery::explain

@@ -14,7 +14,7 @@
 #include <filesystem>
 #include <optional>
 
-namespace orrery::inline init {
+namespace orrery::init {
 
 namespace {
 
@@ -185,7 +185,7 @@ PlannedModel planned_model(const StarterFacts& facts, const Machines& on, const 
                         on.nodes * on.node.gpus, on.preset),
             ErrorCode::out_of_memory);
     }
-    check(model, *plan, static_cast<std::uint32_t>(on.nodes * on.node.gpus), {});
+    check_spec(model, *plan, static_cast<std::uint32_t>(on.nodes * on.node.gpus), {});
     return {name, model, *plan};
 }
 
@@ -282,10 +282,11 @@ ServedModel served_model(const StarterFacts& facts, const Machines& on, const Da
     // Weights with what the engine keeps aside fill at most nine tenths, less some room for caches.
     const double most = 0.85 * on.node.gpu.memory.value - EngineSpec().reserved_memory;
     if (weights > most * static_cast<double>(tensor) || model.heads % tensor != 0) {
-        throw InfeasibleError(fmt::format(
-            "{} in {} needs {:.0f} GiB and does not fit into {} GPUs of a node ({}): take another "
-            "device or more of its GPUs",
-            name, stored ? asked.precision() : "16 bits", weights / (1024.0 * 1024 * 1024), tensor, on.preset),
+        throw InfeasibleError(
+            fmt::format("{} in {} needs {:.0f} GiB and does not fit into {} GPUs of a node ({}): take another "
+                        "device or more of its GPUs",
+                        name, stored ? asked.precision() : "16 bits", weights / (1024.0 * 1024 * 1024), tensor,
+                        on.preset),
             ErrorCode::out_of_memory);
     }
     return {name, tensor};
@@ -551,4 +552,4 @@ std::string write_starter(const std::string& kind, const StarterFacts& facts, co
         ErrorCode::unknown_name);
 }
 
-}  // namespace orrery::inline init
+}  // namespace orrery::init

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline init {
+namespace orrery::init {
 
 /// What is known. Empty and 0: taken from the kind's own example.
 struct StarterFacts {
@@ -36,4 +36,4 @@ struct StarterRow {
 /// there is not, with the nearest that is, and InfeasibleError where nothing fits.
 [[nodiscard]] std::string write_starter(const std::string& kind, const StarterFacts& facts, const DataDirectory& data);
 
-}  // namespace orrery::inline init
+}  // namespace orrery::init

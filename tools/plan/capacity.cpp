@@ -14,7 +14,7 @@
 #include <optional>
 #include <tuple>
 
-namespace orrery::inline planning {
+namespace orrery::plan {
 
 namespace {
 
@@ -232,7 +232,7 @@ class Search {
             options.steady.batch = std::max<std::uint64_t>(1, options.steady.batch / kShorter);
         }
         options.steady.attainment = options_.percentile > 0 ? options_.percentile / 100 : options_.attainment;
-        return run(scenario, models_, options).summary;
+        return run_scenario(scenario, models_, options).summary;
     }
 
     CapacityTrial measure(double rate, std::size_t seed) {
@@ -246,8 +246,7 @@ class Search {
         }
         if (rate < kSlowRate) {
             constexpr std::int64_t kEnough = 1000;
-            requests.count =
-                requests.count > 0 ? std::min(kEnough, requests.count) : kEnough;
+            requests.count = requests.count > 0 ? std::min(kEnough, requests.count) : kEnough;
         }
         const Summary summary = simulate(scenario);
         CapacityTrial trial;
@@ -398,4 +397,4 @@ Capacity find_capacity(const Scenario& scenario, ModelCache& models, const Capac
     return out;
 }
 
-}  // namespace orrery::inline planning
+}  // namespace orrery::plan

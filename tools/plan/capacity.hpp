@@ -25,7 +25,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline planning {
+namespace orrery::plan {
 
 struct CapacityOptions {
     double attainment = 0.9;          ///< share of requests that must meet all limits; used when `percentile` is 0
@@ -73,4 +73,4 @@ void check_capacity(const Scenario& scenario, const CapacityOptions& options);
 /// GPUs that the replicas of a scenario have.
 [[nodiscard]] std::int64_t serving_gpus(const EngineSpec& engine);
 
-}  // namespace orrery::inline planning
+}  // namespace orrery::plan

@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-namespace orrery::inline planning {
+namespace orrery::plan {
 
 namespace {
 
@@ -231,9 +231,10 @@ class Estimator::Estimate {
             const GpuId from = in_.placement.gpu(stage * apart);
             const GpuId to = in_.placement.gpu((stage + 1) * apart);
             slowest = std::max(
-                slowest, seconds_alone(in_.fabric, make_send(in_.fabric, library_of(from), from, to,
-                                                             Bytes(passes_.costs().front().boundary_bytes()), in_.paths, 0))
-                             .value());
+                slowest,
+                seconds_alone(in_.fabric, make_send(in_.fabric, library_of(from), from, to,
+                                                    Bytes(passes_.costs().front().boundary_bytes()), in_.paths, 0))
+                    .value());
         }
         return slowest;
     }
@@ -314,8 +315,8 @@ const Estimator::Passes& Estimator::passes_of(const TrainingInput& input, std::s
         passes_.clear();
         family_ = family;
     }
-    const auto found = std::find_if(passes_.begin(), passes_.end(),
-                                    [&](const auto& passes) { return passes->are_of(input.plan); });
+    const auto found =
+        std::find_if(passes_.begin(), passes_.end(), [&](const auto& passes) { return passes->are_of(input.plan); });
     return found != passes_.end() ? **found : *passes_.emplace_back(std::make_unique<const Passes>(input));
 }
 
@@ -323,4 +324,4 @@ Seconds Estimator::iteration(const TrainingInput& input, double bubble, std::siz
     return Seconds(Estimate(input, passes_of(input, family), bubble).seconds());
 }
 
-}  // namespace orrery::inline planning
+}  // namespace orrery::plan

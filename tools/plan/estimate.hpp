@@ -15,7 +15,7 @@
 #include <memory>
 #include <vector>
 
-namespace orrery::inline planning {
+namespace orrery::plan {
 
 /// Estimates one plan after another, and keeps what the passes of the last family cost (plan_space.hpp).
 class Estimator {
@@ -36,4 +36,4 @@ class Estimator {
     std::vector<std::unique_ptr<const Passes>> passes_;  ///< of plans of it
 };
 
-}  // namespace orrery::inline planning
+}  // namespace orrery::plan

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline planning {
+namespace orrery::plan {
 
 namespace {
 
@@ -95,4 +95,4 @@ void assign_experts(const PlanSpec& plan, std::vector<std::string>& assignments)
         fmt::format("plan.overlap.experts={}", kOverlaps[static_cast<std::size_t>(plan.experts.overlap)]));
 }
 
-}  // namespace orrery::inline planning
+}  // namespace orrery::plan

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline planning {
+namespace orrery::plan {
 
 /// Those of ranks that are divided as `plan` says; the scenario's own for a model without experts.
 [[nodiscard]] std::vector<ExpertPlan> expert_choices(const Scenario& scenario, const PlanSpec& plan);
@@ -21,4 +21,4 @@ namespace orrery::inline planning {
 /// "plan.expert=64"...
 void assign_experts(const PlanSpec& plan, std::vector<std::string>& assignments);
 
-}  // namespace orrery::inline planning
+}  // namespace orrery::plan

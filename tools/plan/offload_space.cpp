@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::inline planning {
+namespace orrery::plan {
 
 namespace {
 
@@ -152,4 +152,4 @@ void assign_offload(const OffloadPlan& offload, std::vector<std::string>& assign
     }
 }
 
-}  // namespace orrery::inline planning
+}  // namespace orrery::plan

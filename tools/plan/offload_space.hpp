@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline planning {
+namespace orrery::plan {
 
 /// The scenario's own where its plan offloads nothing.
 [[nodiscard]] std::vector<OffloadPlan> offload_choices(const Scenario& scenario);
@@ -30,4 +30,4 @@ namespace orrery::inline planning {
 /// "plan.offload.optimizer.tier=dram"...
 void assign_offload(const OffloadPlan& offload, std::vector<std::string>& assignments);
 
-}  // namespace orrery::inline planning
+}  // namespace orrery::plan

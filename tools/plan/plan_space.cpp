@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace orrery::inline planning {
+namespace orrery::plan {
 
 namespace {
 
@@ -288,4 +288,4 @@ PlanSpec PlanSpace::plan(std::size_t i) const {
     return out;
 }
 
-}  // namespace orrery::inline planning
+}  // namespace orrery::plan

@@ -9,7 +9,7 @@
 
 #include <vector>
 
-namespace orrery::inline planning {
+namespace orrery::plan {
 
 class PlanSpace {
   public:
@@ -47,4 +47,4 @@ class PlanSpace {
     std::vector<Member> members_;
 };
 
-}  // namespace orrery::inline planning
+}  // namespace orrery::plan

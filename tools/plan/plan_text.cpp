@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-namespace orrery::inline planning {
+namespace orrery::plan {
 
 static bool is_placed(const PlanSpec& plan) {
     return !plan.groups.empty() || plan.spread != Spread::stages;
@@ -104,4 +104,4 @@ std::vector<std::string> assignments_of(const RankedPlan& ranked) {
     return out;
 }
 
-}  // namespace orrery::inline planning
+}  // namespace orrery::plan

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <set>
 
-namespace orrery::inline planning {
+namespace orrery::plan {
 
 std::vector<RecoveryChoice> search_recovery(const Scenario& scenario, ModelCache& models) {
     constexpr std::int64_t kFewestRuns = 8;
@@ -28,7 +28,7 @@ std::vector<RecoveryChoice> search_recovery(const Scenario& scenario, ModelCache
             options.campaigns.push_back(std::move(variant));
         }
     }
-    const RunOutput run = orrery::run(scenario, models, options);
+    const RunOutput run = orrery::run_scenario(scenario, models, options);
     const double nodes = job_shape(scenario).nodes;
     std::vector<RecoveryChoice> out;
     for (std::size_t i = 0; i < run.campaigns.size(); ++i) {
@@ -42,4 +42,4 @@ std::vector<RecoveryChoice> search_recovery(const Scenario& scenario, ModelCache
     return out;
 }
 
-}  // namespace orrery::inline planning
+}  // namespace orrery::plan

@@ -9,7 +9,7 @@
 
 #include <vector>
 
-namespace orrery::inline planning {
+namespace orrery::plan {
 
 struct RecoveryChoice {
     double interval_s = 0;  ///< between checkpoints
@@ -22,4 +22,4 @@ struct RecoveryChoice {
 /// Best first. `scenario`: training with a campaign.
 [[nodiscard]] std::vector<RecoveryChoice> search_recovery(const Scenario& scenario, ModelCache& models);
 
-}  // namespace orrery::inline planning
+}  // namespace orrery::plan

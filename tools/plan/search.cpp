@@ -19,7 +19,7 @@
 #include <optional>
 #include <tuple>
 
-namespace orrery::inline planning {
+namespace orrery::plan {
 
 namespace {
 
@@ -119,7 +119,8 @@ class PlanWorker {
             }
             return estimator_.iteration(input, bubble, space_.family(index)).value();
         };
-        const std::vector<std::uint32_t> even = layers_of_parts(judged_.as<TrainingKind>().model, judged_.as<TrainingKind>().plan);
+        const std::vector<std::uint32_t> even =
+            layers_of_parts(judged_.as<TrainingKind>().model, judged_.as<TrainingKind>().plan);
         std::vector<std::int64_t> best(even.begin(), even.end());
         const std::vector<std::int64_t> start = best;
         double least = seconds_of(best).value_or(0);
@@ -197,7 +198,8 @@ class PlanWorker {
 
     Json simulate_one(std::size_t index) {
         try {
-            const RunOutput out = run(scenario_with(base_, space_.nodes(index), space_.plan(index)), models_, {});
+            const RunOutput out =
+                run_scenario(scenario_with(base_, space_.nodes(index), space_.plan(index)), models_, {});
             return {{"seconds", out.summary.find("iteration_time_s")->value},
                     {"memory", out.summary.find("memory_per_gpu_gib")->value},
                     {"breakdown", out.summary.breakdown}};
@@ -326,7 +328,8 @@ class PlanSearcher {
     }
 
     [[nodiscard]] double gpu_hours(const Row& row) const {
-        const double tokens = static_cast<double>(base_.as<TrainingKind>().plan.global_batch) * static_cast<double>(base_.as<TrainingKind>().model.sequence);
+        const double tokens = static_cast<double>(base_.as<TrainingKind>().plan.global_batch) *
+                              static_cast<double>(base_.as<TrainingKind>().model.sequence);
         const auto gpus = static_cast<double>(space_.nodes(row.place) * base_.cluster.node.gpus);
         return row.iteration_s * gpus / 3600 / tokens * 1e9;
     }
@@ -543,4 +546,4 @@ PlanSearch search_plans(const Scenario& scenario, const DataDirectory& data, con
     return out;
 }
 
-}  // namespace orrery::inline planning
+}  // namespace orrery::plan

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline planning {
+namespace orrery::plan {
 
 struct PlanOptions {
     std::size_t simulate = 50;  ///< best plans by estimate that are simulated
@@ -63,4 +63,4 @@ struct PlanSearch {
 /// Assignments that turn the scenario into this plan: "plan.tensor=8"...
 [[nodiscard]] std::vector<std::string> assignments_of(const RankedPlan& plan);
 
-}  // namespace orrery::inline planning
+}  // namespace orrery::plan

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::inline planning {
+namespace orrery::plan {
 
 namespace {
 
@@ -29,7 +29,8 @@ struct Degrees {
 // Tensor degrees within a node, pipelines across them.
 std::vector<Degrees> degrees_of(const Scenario& scenario, std::int64_t gpus) {
     std::vector<Degrees> out;
-    for (std::int64_t pipeline = 1; pipeline <= std::min(kMostStages, scenario.as<ServingKind>().model.layers); pipeline *= 2) {
+    for (std::int64_t pipeline = 1; pipeline <= std::min(kMostStages, scenario.as<ServingKind>().model.layers);
+         pipeline *= 2) {
         for (std::int64_t tensor = 1; tensor <= scenario.cluster.node.gpus; tensor *= 2) {
             if (tensor * pipeline <= gpus) {
                 out.push_back({tensor, pipeline});
@@ -308,4 +309,4 @@ std::vector<std::string> assignments_of(const EngineSpec& engine) {
     return out;
 }
 
-}  // namespace orrery::inline planning
+}  // namespace orrery::plan

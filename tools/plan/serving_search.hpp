@@ -8,7 +8,7 @@
 #include "tools/plan/capacity.hpp"
 #include "workloads/serving/spec.hpp"
 
-namespace orrery::inline planning {
+namespace orrery::plan {
 
 struct ServingPlanOptions {
     CapacityOptions capacity;   ///< `seeds` and `found` are not used
@@ -48,4 +48,4 @@ struct ServingSearch {
 /// Assignments that turn the scenario into this plan.
 [[nodiscard]] std::vector<std::string> assignments_of(const EngineSpec& engine);
 
-}  // namespace orrery::inline planning
+}  // namespace orrery::plan

@@ -17,7 +17,7 @@
 #include <map>
 #include <set>
 
-namespace orrery::inline program {
+namespace orrery::program {
 
 namespace {
 
@@ -302,4 +302,4 @@ int command_calibrate(const CommandLine& line, const DataDirectory& data) {
     return 0;
 }
 
-}  // namespace orrery::inline program
+}  // namespace orrery::program

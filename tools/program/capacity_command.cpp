@@ -12,7 +12,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline program {
+namespace orrery::program {
 
 namespace {
 
@@ -235,4 +235,4 @@ int plan_serving(const CommandLine& line, const Scenario& scenario, const DataDi
     return 0;
 }
 
-}  // namespace orrery::inline program
+}  // namespace orrery::program

@@ -4,9 +4,9 @@
 #include "tools/driver/scenario.hpp"
 #include "tools/program/commands.hpp"
 
-namespace orrery::inline program {
+namespace orrery::program {
 
 /// `orrery plan` for a serving scenario.
 int plan_serving(const CommandLine& line, const Scenario& scenario, const DataDirectory& data);
 
-}  // namespace orrery::inline program
+}  // namespace orrery::program

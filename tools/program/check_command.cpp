@@ -14,7 +14,7 @@
 #include <algorithm>
 #include <filesystem>
 
-namespace orrery::inline program {
+namespace orrery::program {
 
 namespace {
 
@@ -85,7 +85,7 @@ void print(const std::vector<BaselineOutcome>& outcomes, const Terminal& termina
         }
         terminal.heading(
             fmt::format("inputs of {} that changed", std::filesystem::path(outcome.baseline.path).stem().string()));
-        for (const Cause& cause : outcome.causes) {
+        for (const ChangeCause& cause : outcome.causes) {
             say("  {}\n", cause_text(cause));
         }
     }
@@ -146,4 +146,4 @@ int command_check(const CommandLine& line, const DataDirectory& data) {
     return failed > 0 ? 1 : 0;
 }
 
-}  // namespace orrery::inline program
+}  // namespace orrery::program

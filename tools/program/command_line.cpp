@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <map>
 
-namespace orrery::inline program {
+namespace orrery::program {
 
 namespace {
 
@@ -630,4 +630,4 @@ std::string manual_page(const std::string& version) {
     return out;
 }
 
-}  // namespace orrery::inline program
+}  // namespace orrery::program

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline program {
+namespace orrery::program {
 
 struct OptionSpec {
     const char* name;      ///< without dashes; "jobs,j" has a short form
@@ -53,4 +53,4 @@ struct CommandSpec {
 /// The manual page, in roff.
 [[nodiscard]] std::string manual_page(const std::string& version);
 
-}  // namespace orrery::inline program
+}  // namespace orrery::program

@@ -1,11 +1,11 @@
-#include "tools/driver/kind.hpp"
 #include "tools/program/commands.hpp"
+#include "tools/driver/kind.hpp"
 
 #include "tools/check/baseline.hpp"
 #include "tools/driver/kinds/serving.hpp"
+#include "tools/driver/kinds/training_faults.hpp"
 #include "tools/driver/run_cost.hpp"
 #include "tools/driver/scenario.hpp"
-#include "tools/driver/kinds/training_faults.hpp"
 #include "tools/program/command_line.hpp"
 #include "tools/program/error_codes.hpp"
 #include "tools/program/memory_limit.hpp"
@@ -31,7 +31,7 @@
 #include <filesystem>
 #include <functional>
 
-namespace orrery::inline program {
+namespace orrery::program {
 
 namespace {
 
@@ -131,7 +131,7 @@ int run_once(const CommandLine& line, const DataDirectory& data, std::vector<std
     options.progress = [&](double fraction) { progress.update(fraction); };
     const RunOutput out = [&] {
         try {
-            return run(scenario, models, options);
+            return run_scenario(scenario, models, options);
         } catch (const InfeasibleError& error) {
             if (line.has("junit")) {
                 write_junit(line, {}, error.what());
@@ -144,7 +144,8 @@ int run_once(const CommandLine& line, const DataDirectory& data, std::vector<std
         write_junit(line, out.summary.expectations);
     }
     if (options.requests) {
-        write_output(line, "requests", requests_csv(out.requests, scenario.as<ServingKind>().requests.names_adapters()));
+        write_output(line, "requests",
+                     requests_csv(out.requests, scenario.as<ServingKind>().requests.names_adapters()));
     }
     if (options.messages) {
         if (!out.messages) {
@@ -175,7 +176,7 @@ int run_once(const CommandLine& line, const DataDirectory& data, std::vector<std
         write_output(line, "trace", to_chrome_trace(with_campaign(out)));
     }
     if (line.has("report")) {
-        write_output(line, "report", run_report(scenario, out, explain(scenario, models)));
+        write_output(line, "report", run_report(scenario, out, explain_scenario(scenario, models)));
     }
     // The host's time and memory go to the terminal; a file stays byte-identical between runs unless they are asked
     // for.
@@ -439,4 +440,4 @@ int run_command(const CommandLine& line) {
     throw unknown_command(line.command);
 }
 
-}  // namespace orrery::inline program
+}  // namespace orrery::program

@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline terminal {
+namespace orrery::terminal {
 class Terminal;
 }
 
-namespace orrery::inline program {
+namespace orrery::program {
 
 struct CommandLine {
     std::string program;
@@ -62,9 +62,9 @@ int command_merge(const CommandLine& line, const DataDirectory& data);
 int command_price(const CommandLine& line, const DataDirectory& data);
 int command_calibrate(const CommandLine& line, const DataDirectory& data);
 
-}  // namespace orrery::inline program
+}  // namespace orrery::program
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 /// The one command from above: validation/validate_command.cpp runs it, and this folder includes nothing of validation.
 int command_validate(const CommandLine& line, const DataDirectory& data);
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

@@ -21,7 +21,7 @@
 #include <cmath>
 #include <filesystem>
 
-namespace orrery::inline program {
+namespace orrery::program {
 
 namespace {
 
@@ -154,7 +154,7 @@ Compared load(const std::string& path, const CommandLine& line, const DataDirect
     }
     const Scenario scenario = load_scenario(path, line.overrides(), data);
     check_outputs(line, files_of(scenario));
-    Summary summary = run(scenario, models, {}).summary;
+    Summary summary = run_scenario(scenario, models, {}).summary;
     summary.add("events", static_cast<double>(summary.events), "1");
     return {path, std::move(summary.metrics)};
 }
@@ -378,4 +378,4 @@ int command_compare(const CommandLine& line, const DataDirectory& data) {
     return 0;
 }
 
-}  // namespace orrery::inline program
+}  // namespace orrery::program

@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <map>
 
-namespace orrery::inline program {
+namespace orrery::program {
 
 const std::vector<ErrorRow>& error_table() {
     static const std::vector<ErrorRow> kTable = {
@@ -247,4 +247,4 @@ std::string error_text(const Error& error, OutputFormat format) {
     return out;
 }
 
-}  // namespace orrery::inline program
+}  // namespace orrery::program

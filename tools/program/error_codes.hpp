@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline program {
+namespace orrery::program {
 
 struct ErrorRow {
     ErrorCode code;
@@ -34,4 +34,4 @@ enum class OutputFormat { text, github };
 /// One annotation of a line of a file; `file` empty and `line` 0: of none.
 [[nodiscard]] std::string github_annotation(const Diagnostic& diagnostic, const std::string& title);
 
-}  // namespace orrery::inline program
+}  // namespace orrery::program

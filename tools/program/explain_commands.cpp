@@ -15,7 +15,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::inline program {
+namespace orrery::program {
 
 namespace {
 
@@ -286,9 +286,9 @@ int command_explain(const CommandLine& line, const DataDirectory& data) {
     const Terminal terminal = line.terminal();
     ModelCache models(data);
     Progress progress(terminal, "explaining");
-    const RunOutput out = run(scenario, models, {});
+    const RunOutput out = run_scenario(scenario, models, {});
     require_measured(out.summary.find(headline_metric(scenario.kind()))->value);
-    const Explanation why = explain(scenario, models);
+    const Explanation why = explain_scenario(scenario, models);
     progress.finish();
     say("{}\n", why.verdict);
     print_summary(terminal, out.summary);
@@ -352,4 +352,4 @@ int command_diff(const CommandLine& line, const DataDirectory& data) {
     return 0;
 }
 
-}  // namespace orrery::inline program
+}  // namespace orrery::program

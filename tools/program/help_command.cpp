@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <string_view>
 
-namespace orrery::inline program {
+namespace orrery::program {
 
 namespace {
 
@@ -57,4 +57,4 @@ int command_help(const CommandLine& line, const DataDirectory& data) {
     return 0;
 }
 
-}  // namespace orrery::inline program
+}  // namespace orrery::program

@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-namespace orrery::inline program {
+namespace orrery::program {
 
 int command_import(const CommandLine& line, const DataDirectory&) {
     const std::string& file = line.arguments[1];
@@ -41,4 +41,4 @@ int command_import(const CommandLine& line, const DataDirectory&) {
     return 0;
 }
 
-}  // namespace orrery::inline program
+}  // namespace orrery::program

@@ -10,7 +10,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline program {
+namespace orrery::program {
 
 int command_init(const CommandLine& line, const DataDirectory& data) {
     StarterFacts facts;
@@ -46,4 +46,4 @@ int command_init(const CommandLine& line, const DataDirectory& data) {
     return 0;
 }
 
-}  // namespace orrery::inline program
+}  // namespace orrery::program

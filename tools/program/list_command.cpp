@@ -22,7 +22,7 @@
 #include <map>
 #include <set>
 
-namespace orrery::inline program {
+namespace orrery::program {
 
 namespace {
 
@@ -197,4 +197,4 @@ int command_list(const CommandLine& line, const DataDirectory& data) {
     return 0;
 }
 
-}  // namespace orrery::inline program
+}  // namespace orrery::program

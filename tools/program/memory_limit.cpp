@@ -11,7 +11,7 @@
 #include <optional>
 #include <sstream>
 
-namespace orrery::inline program {
+namespace orrery::program {
 
 namespace {
 
@@ -119,4 +119,4 @@ std::string out_of_memory_text() {
                      : "not enough memory on this machine for a simulation of this size";
 }
 
-}  // namespace orrery::inline program
+}  // namespace orrery::program

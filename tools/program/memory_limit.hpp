@@ -4,9 +4,11 @@
 // The limit is that of the kernel on a process's own memory (RLIMIT_DATA, Linux 4.7 and later). Programs built with the address
 // sanitizer have none: its shadow memory counts as their own.
 
+#include "sim/base/namespaces.hpp"
+
 #include <string>
 
-namespace orrery::inline program {
+namespace orrery::program {
 
 /// B that are free for this process now: of the machine (MemAvailable) and of its control group. 0 where that is not known.
 [[nodiscard]] double free_memory();
@@ -21,4 +23,4 @@ double set_memory_limit(const std::string& text);
 /// What to say when memory has run out.
 [[nodiscard]] std::string out_of_memory_text();
 
-}  // namespace orrery::inline program
+}  // namespace orrery::program

@@ -12,7 +12,7 @@
 #include <fstream>
 #include <sstream>
 
-namespace orrery::inline program {
+namespace orrery::program {
 
 namespace {
 
@@ -261,4 +261,4 @@ void require_new(const CommandLine& line, const std::string& what, const std::st
     }
 }
 
-}  // namespace orrery::inline program
+}  // namespace orrery::program

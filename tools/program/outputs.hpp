@@ -4,7 +4,7 @@
 #include "tools/program/command_line.hpp"
 #include "tools/program/commands.hpp"
 
-namespace orrery::inline program {
+namespace orrery::program {
 
 /// Throws ConfigError when a file that the command line names as an output is one that it names as an input, one of `inputs`
 /// (which the inputs name in turn), one that was read so far, another output, or cannot be written; or when it exists and this
@@ -23,4 +23,4 @@ void require_new(const CommandLine& line, const std::string& what, const std::st
 /// What tells an output of this program from other files, by how its text starts: outputs of one kind have one mark. Empty: none.
 [[nodiscard]] std::string mark_of_output(std::string_view start);
 
-}  // namespace orrery::inline program
+}  // namespace orrery::program

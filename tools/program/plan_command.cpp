@@ -15,7 +15,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::inline program {
+namespace orrery::program {
 
 namespace {
 
@@ -216,4 +216,4 @@ int command_plan(const CommandLine& line, const DataDirectory& data) {
     return 0;
 }
 
-}  // namespace orrery::inline program
+}  // namespace orrery::program

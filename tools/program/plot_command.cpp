@@ -15,7 +15,7 @@
 #include <algorithm>
 #include <map>
 
-namespace orrery::inline program {
+namespace orrery::program {
 
 namespace {
 
@@ -28,7 +28,7 @@ std::string plot_scenario(const std::string& kind, const CommandLine& line, cons
     const ChartStyle style;
     Progress progress(line.terminal(), "simulating");
     if (kind == "fabric") {
-        const Explanation why = explain(scenario, models);
+        const Explanation why = explain_scenario(scenario, models);
         const Fabric fabric(shape_of(scenario.cluster, scenario.cluster_mark));
         return fabric.as_tree() == nullptr ? topology_svg(fabric, why.link_loads, style)
                                            : fabric_svg(fabric_layers(scenario, why.link_use), style);
@@ -36,7 +36,7 @@ std::string plot_scenario(const std::string& kind, const CommandLine& line, cons
     RunOptions options;
     options.timeline = kind == "timeline";
     options.progress = [&](double fraction) { progress.update(fraction); };
-    const RunOutput out = run(scenario, models, options);
+    const RunOutput out = run_scenario(scenario, models, options);
     const TimelineRows rows =
         scenario.kind().drawing == TimelineDrawing::ranks ? TimelineRows::processes : TimelineRows::streams;
     return options.timeline ? timeline_svg(scenario.name, out.timeline, rows, kTimelineRows, style)
@@ -232,4 +232,4 @@ int command_plot(const CommandLine& line, const DataDirectory& data) {
     return 0;
 }
 
-}  // namespace orrery::inline program
+}  // namespace orrery::program

@@ -22,7 +22,7 @@
 #include <memory>
 #include <set>
 
-namespace orrery::inline program {
+namespace orrery::program {
 
 namespace {
 
@@ -344,12 +344,11 @@ int command_price(const CommandLine& line, const DataDirectory& data) {
         write_output(line, "output", csv);
     }
     if (line.text("json") != "-" && line.text("output") != "-") {
-        line.terminal()
-            .table({"operation", "dtype", "shape", "time", "nine times of ten", "binds", "of the peak",
-                    "of memory or links", "source"},
-                   rows);
+        line.terminal().table({"operation", "dtype", "shape", "time", "nine times of ten", "binds", "of the peak",
+                               "of memory or links", "source"},
+                              rows);
     }
     return 0;
 }
 
-}  // namespace orrery::inline program
+}  // namespace orrery::program

@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline program {
+namespace orrery::program {
 
 std::string one_line(const Metric& metric) {
     if (!metric.measured()) {
@@ -125,4 +125,4 @@ void print_summary(const Terminal& terminal, const Summary& summary) {
     fmt::print("{} events in {:.3g} s, {:.0f} MiB\n", summary.events, summary.wall_time_s, summary.peak_rss_mib);
 }
 
-}  // namespace orrery::inline program
+}  // namespace orrery::program

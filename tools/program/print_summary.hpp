@@ -4,7 +4,7 @@
 #include "sim/record/summary.hpp"
 #include "tools/terminal/terminal.hpp"
 
-namespace orrery::inline program {
+namespace orrery::program {
 
 /// A metric's value with its unit, short.
 [[nodiscard]] std::string one_line(const Metric& metric);
@@ -14,4 +14,4 @@ namespace orrery::inline program {
 void print_expectations(const Summary& summary);
 void print_summary(const Terminal& terminal, const Summary& summary);
 
-}  // namespace orrery::inline program
+}  // namespace orrery::program

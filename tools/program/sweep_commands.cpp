@@ -20,7 +20,7 @@
 #include <iterator>
 #include <optional>
 
-namespace orrery::inline program {
+namespace orrery::program {
 
 namespace {
 
@@ -258,4 +258,4 @@ int command_merge(const CommandLine& line, const DataDirectory&) {
     return 0;
 }
 
-}  // namespace orrery::inline program
+}  // namespace orrery::program

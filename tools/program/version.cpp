@@ -2,10 +2,10 @@
 
 #include <orrery_commit.hpp>
 
-namespace orrery::inline program {
+namespace orrery::program {
 
 std::string program_version() {
     return ORRERY_VERSION " (" ORRERY_COMMIT ")";
 }
 
-}  // namespace orrery::inline program
+}  // namespace orrery::program

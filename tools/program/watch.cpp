@@ -13,7 +13,7 @@
 #include <thread>
 #include <tuple>
 
-namespace orrery::inline program {
+namespace orrery::program {
 
 namespace {
 
@@ -77,4 +77,4 @@ void watch(const std::string& scenario, const std::function<std::vector<std::str
     }
 }
 
-}  // namespace orrery::inline program
+}  // namespace orrery::program

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline program {
+namespace orrery::program {
 
 /// Calls `once`, which returns the files that it read, and again when one of them, or `scenario`, has changed: size, time or
 /// identity, looked at five times a second, so that editors which write a file anew are seen as well. What is wrong with an input is
@@ -15,4 +15,4 @@ namespace orrery::inline program {
 [[noreturn]] void watch(const std::string& scenario, const std::function<std::vector<std::string>()>& once,
                         OutputFormat format, bool quiet);
 
-}  // namespace orrery::inline program
+}  // namespace orrery::program

@@ -59,7 +59,7 @@ orrery::SweepSpec sweep_of(const std::variant<std::string, py::dict>& given, con
 py::object run(const std::variant<std::string, py::dict>& scenario, const std::vector<std::string>& set) {
     const orrery::DataDirectory data = data_directory();
     orrery::ModelCache models(data);
-    return from_json(to_json(orrery::run(scenario_of(scenario, set, data), models, {}).summary, false));
+    return from_json(to_json(orrery::run_scenario(scenario_of(scenario, set, data), models, {}).summary, false));
 }
 
 py::object sweep(const std::variant<std::string, py::dict>& sweep, const std::string& database, unsigned jobs,

@@ -14,7 +14,7 @@
 #include <map>
 #include <utility>
 
-namespace orrery::inline reference {
+namespace orrery::reference {
 
 namespace {
 
@@ -484,4 +484,4 @@ std::string reference_markdown(const DataDirectory& data) {
     return out + metrics_table();
 }
 
-}  // namespace orrery::inline reference
+}  // namespace orrery::reference

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline reference {
+namespace orrery::reference {
 
 /// Kinds that have a reference: those of scenarios, and sweep.
 [[nodiscard]] std::vector<std::string> reference_kinds();
@@ -24,4 +24,4 @@ namespace orrery::inline reference {
 /// Text for roff: backslashes, hyphens, and dots and quotes at the start mean something there.
 [[nodiscard]] std::string roff(const std::string& text);
 
-}  // namespace orrery::inline reference
+}  // namespace orrery::reference

@@ -8,7 +8,7 @@
 #include <map>
 #include <utility>
 
-namespace orrery::inline reference {
+namespace orrery::reference {
 
 namespace {
 
@@ -135,4 +135,4 @@ std::string schema_of_all_kinds(const DataDirectory& data) {
     return out.dump(1) + "\n";
 }
 
-}  // namespace orrery::inline reference
+}  // namespace orrery::reference

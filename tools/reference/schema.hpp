@@ -7,9 +7,9 @@
 
 #include <string>
 
-namespace orrery::inline reference {
+namespace orrery::reference {
 
 /// JSON Schema (draft 2020-12), indented by one space, with a last newline. The `kind` of a scenario chooses its part.
 [[nodiscard]] std::string schema_of_all_kinds(const DataDirectory& data);
 
-}  // namespace orrery::inline reference
+}  // namespace orrery::reference

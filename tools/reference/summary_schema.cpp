@@ -9,7 +9,7 @@
 #include <map>
 #include <vector>
 
-namespace orrery::inline reference {
+namespace orrery::reference {
 
 namespace {
 
@@ -125,4 +125,4 @@ std::string summary_schema() {
     return out.dump(1) + "\n";
 }
 
-}  // namespace orrery::inline reference
+}  // namespace orrery::reference

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 
-namespace orrery {
+namespace orrery::report {
 
 using namespace report;
 using Json = nlohmann::ordered_json;
@@ -50,7 +50,7 @@ std::string check_report(const std::vector<BaselineOutcome>& outcomes) {
         if (without_cause.empty()) {
             without_cause = why_without_cause(outcome);
         }
-        for (const Cause& cause : outcome.causes) {
+        for (const ChangeCause& cause : outcome.causes) {
             causes.push_back(name + ": " + cause_text(cause));
             if (worst.empty() && !outcome.passed()) {
                 worst = cause_text(cause);
@@ -80,4 +80,4 @@ std::string check_report(const std::vector<BaselineOutcome>& outcomes) {
     return page("Baselines", "orrery check", verdict, blocks);
 }
 
-}  // namespace orrery
+}  // namespace orrery::report

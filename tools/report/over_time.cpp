@@ -10,7 +10,7 @@
 #include <map>
 #include <vector>
 
-namespace orrery {
+namespace orrery::report {
 
 using namespace report;
 using Json = nlohmann::ordered_json;
@@ -165,4 +165,4 @@ std::string over_time_block(const Timeline& timeline) {
                                                                                    Json::error_handler_t::replace);
 }
 
-}  // namespace orrery
+}  // namespace orrery::report

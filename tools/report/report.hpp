@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery {
+namespace orrery::report {
 
 /// Of a run; `out` holds its timeline where the scenario has one.
 [[nodiscard]] std::string run_report(const Scenario& scenario, const RunOutput& out, const Explanation& why);
@@ -26,4 +26,4 @@ namespace orrery {
 [[nodiscard]] std::vector<FabricLayer> fabric_layers(const Scenario& scenario,
                                                      const std::map<std::string, double>& link_use);
 
-}  // namespace orrery
+}  // namespace orrery::report

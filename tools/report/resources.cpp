@@ -13,7 +13,7 @@ ORRERY_EMBED(style, ORRERY_SOURCE_DIR "/tools/report/report.css");
 ORRERY_EMBED(script, ORRERY_SOURCE_DIR "/tools/report/report.js");
 ORRERY_EMBED(chart, ORRERY_CHART_JS);
 
-namespace orrery {
+namespace orrery::report {
 
 namespace {
 
@@ -36,4 +36,4 @@ std::string_view chart_script() {
     return between(orrery_chart, orrery_chart_end);
 }
 
-}  // namespace orrery
+}  // namespace orrery::report

@@ -1,9 +1,11 @@
 #pragma once
 // Files that are part of the program: the page, its style and scripts.
 
+#include "sim/base/namespaces.hpp"
+
 #include <string_view>
 
-namespace orrery {
+namespace orrery::report {
 
 [[nodiscard]] std::string_view report_page();
 [[nodiscard]] std::string_view report_style();
@@ -11,4 +13,4 @@ namespace orrery {
 /// Chart.js as Debian packages it (MIT).
 [[nodiscard]] std::string_view chart_script();
 
-}  // namespace orrery
+}  // namespace orrery::report

@@ -16,7 +16,7 @@
 #include <limits>
 #include <set>
 
-namespace orrery {
+namespace orrery::report {
 
 using namespace report;
 using Json = nlohmann::ordered_json;
@@ -403,4 +403,4 @@ std::string run_report(const Scenario& scenario, const RunOutput& out, const Exp
         why.verdict, blocks);
 }
 
-}  // namespace orrery
+}  // namespace orrery::report

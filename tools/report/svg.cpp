@@ -14,7 +14,7 @@
 #include <map>
 #include <set>
 
-namespace orrery {
+namespace orrery::report {
 
 namespace {
 
@@ -613,4 +613,4 @@ std::string fabric_svg(const std::vector<FabricLayer>& layers, const ChartStyle&
     return canvas.finish();
 }
 
-}  // namespace orrery
+}  // namespace orrery::report

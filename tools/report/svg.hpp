@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace orrery {
+namespace orrery::report {
 
 struct ChartStyle {
     std::string ink = "#222222";
@@ -69,4 +69,4 @@ struct FabricLayer {
 [[nodiscard]] std::string colour_of(const std::string& category);
 [[nodiscard]] std::string colour_of(std::size_t series);
 
-}  // namespace orrery
+}  // namespace orrery::report

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <iterator>
 
-namespace orrery {
+namespace orrery::report {
 
 using namespace report;
 using Json = nlohmann::ordered_json;
@@ -144,4 +144,4 @@ std::string sweep_report(const std::string& name, const ResultTable& table, cons
     return page(name, "sweep", verdict, blocks);
 }
 
-}  // namespace orrery
+}  // namespace orrery::report

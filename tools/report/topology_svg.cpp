@@ -13,7 +13,7 @@
 #include <map>
 #include <numbers>
 
-namespace orrery {
+namespace orrery::report {
 
 namespace {
 
@@ -319,4 +319,4 @@ std::string topology_svg(const Fabric& fabric, const std::vector<double>& loads,
     return Picture(fabric, loads, style).draw();
 }
 
-}  // namespace orrery
+}  // namespace orrery::report

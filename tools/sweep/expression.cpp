@@ -9,7 +9,7 @@
 #include <cmath>
 #include <string_view>
 
-namespace orrery::inline sweep {
+namespace orrery::sweep {
 
 struct Expression::Node {
     std::string op;  ///< an operator, a function, "name" or "literal"
@@ -385,4 +385,4 @@ bool Expression::is_true(const Lookup& lookup) const {
     return evaluator.number(evaluator.value(*root_)) != 0;
 }
 
-}  // namespace orrery::inline sweep
+}  // namespace orrery::sweep

@@ -13,7 +13,7 @@
 #include <variant>
 #include <vector>
 
-namespace orrery::inline sweep {
+namespace orrery::sweep {
 
 /// A number (comparisons give 0 or 1) or a text.
 using ExpressionValue = std::variant<double, std::string>;
@@ -45,4 +45,4 @@ class Expression {
     std::vector<std::string> names_;
 };
 
-}  // namespace orrery::inline sweep
+}  // namespace orrery::sweep

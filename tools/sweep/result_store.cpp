@@ -10,7 +10,7 @@
 
 #include <filesystem>
 
-namespace orrery::inline sweep {
+namespace orrery::sweep {
 
 namespace {
 
@@ -460,4 +460,4 @@ void ResultStore::merge(const ResultStore& other) {
     commit();
 }
 
-}  // namespace orrery::inline sweep
+}  // namespace orrery::sweep

@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-namespace orrery::inline sweep {
+namespace orrery::sweep {
 
 /// Results are comparable when all of these agree.
 struct Manifest {
@@ -103,4 +103,4 @@ class ResultStore {
     std::unique_ptr<Database> database_;
 };
 
-}  // namespace orrery::inline sweep
+}  // namespace orrery::sweep

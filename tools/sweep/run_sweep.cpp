@@ -13,7 +13,7 @@
 #include <filesystem>
 #include <set>
 
-namespace orrery::inline sweep {
+namespace orrery::sweep {
 
 namespace {
 
@@ -87,7 +87,7 @@ class PointWorker {
     Json run_resolved() {
         ORRERY_ASSERT(scenario_.has_value());  // a point is run after it was resolved
         try {
-            const RunOutput out = run(*scenario_, models_, {});
+            const RunOutput out = run_scenario(*scenario_, models_, {});
             Json metrics = Json::array();
             for (const Metric& metric : out.summary.metrics) {
                 metrics.push_back(metric_json(metric));
@@ -410,4 +410,4 @@ std::string hash_of_data(const DataDirectory& data) {
     return fmt::format("{:016x}", hash);
 }
 
-}  // namespace orrery::inline sweep
+}  // namespace orrery::sweep

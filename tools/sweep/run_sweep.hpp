@@ -7,7 +7,7 @@
 #include <functional>
 #include <string>
 
-namespace orrery::inline sweep {
+namespace orrery::sweep {
 
 struct SweepOptions {
     std::string database;
@@ -34,4 +34,4 @@ SweepCounts run_sweep(const SweepSpec& sweep, const DataDirectory& data, const S
 /// Hash of every preset and table below a data directory: results of other tables are not comparable.
 [[nodiscard]] std::string hash_of_data(const DataDirectory& data);
 
-}  // namespace orrery::inline sweep
+}  // namespace orrery::sweep

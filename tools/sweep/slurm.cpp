@@ -13,7 +13,7 @@
 #include <filesystem>
 #include <thread>
 
-namespace orrery::inline sweep {
+namespace orrery::sweep {
 
 namespace {
 
@@ -131,4 +131,4 @@ std::vector<std::string> run_on_slurm(const SlurmOptions& options) {
     return parts;
 }
 
-}  // namespace orrery::inline sweep
+}  // namespace orrery::sweep

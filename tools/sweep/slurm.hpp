@@ -4,11 +4,13 @@
 // A task that is killed and requeued runs `orrery sweep --resume` on its own database and goes on where it was. The
 // databases must lie on storage that all nodes share.
 
+#include "sim/base/namespaces.hpp"
+
 #include <functional>
 #include <string>
 #include <vector>
 
-namespace orrery::inline sweep {
+namespace orrery::sweep {
 
 struct SlurmOptions {
     std::string program;   ///< this program
@@ -27,4 +29,4 @@ struct SlurmOptions {
 /// The job script: one shard a task of the array.
 [[nodiscard]] std::string slurm_script(const SlurmOptions& options);
 
-}  // namespace orrery::inline sweep
+}  // namespace orrery::sweep

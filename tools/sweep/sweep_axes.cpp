@@ -9,7 +9,7 @@
 #include <cmath>
 #include <numeric>
 
-namespace orrery::inline sweep {
+namespace orrery::sweep {
 
 namespace {
 
@@ -358,4 +358,4 @@ void read_sweep_axes(SweepTree& tree, std::vector<SweepAxis>& axes) {
     AxisReader(tree, axes).read();
 }
 
-}  // namespace orrery::inline sweep
+}  // namespace orrery::sweep

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace orrery::inline sweep {
+namespace orrery::sweep {
 
 std::string sweep_schema() {
     using Json = nlohmann::ordered_json;
@@ -49,4 +49,4 @@ std::string sweep_schema() {
         .dump(2);
 }
 
-}  // namespace orrery::inline sweep
+}  // namespace orrery::sweep

@@ -13,7 +13,7 @@
 #include <iterator>
 #include <set>
 
-namespace orrery::inline sweep {
+namespace orrery::sweep {
 
 namespace {
 
@@ -431,4 +431,4 @@ void check_values(const SweepSpec& sweep, const DataDirectory& data) {
     }
 }
 
-}  // namespace orrery::inline sweep
+}  // namespace orrery::sweep

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-namespace orrery::inline sweep {
+namespace orrery::sweep {
 
 /// Keys that change together, and their values (YAML scalars): rows[i][k] belongs to keys[k].
 struct SweepAxis {
@@ -74,4 +74,4 @@ void check_values(const SweepSpec& sweep, const DataDirectory& data);
 /// JSON Schema of sweep files.
 [[nodiscard]] std::string sweep_schema();
 
-}  // namespace orrery::inline sweep
+}  // namespace orrery::sweep

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::inline sweep {
+namespace orrery::sweep {
 
 void SweepTree::unknown_keys(const YamlNode& node, const std::vector<std::string>& known) {
     for (const YamlNode::Entry& entry : node.entries) {
@@ -61,4 +61,4 @@ bool SweepTree::whole(const YamlNode& node, const char* what, double least, doub
     return false;
 }
 
-}  // namespace orrery::inline sweep
+}  // namespace orrery::sweep

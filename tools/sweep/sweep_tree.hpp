@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline sweep {
+namespace orrery::sweep {
 
 struct SweepTree {
     const YamlNode& root;
@@ -27,4 +27,4 @@ struct SweepTree {
     [[nodiscard]] bool whole(const YamlNode& node, const char* what, double least, double most, double& value);
 };
 
-}  // namespace orrery::inline sweep
+}  // namespace orrery::sweep

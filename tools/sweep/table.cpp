@@ -10,7 +10,7 @@
 #include <map>
 #include <numeric>
 
-namespace orrery::inline sweep {
+namespace orrery::sweep {
 
 namespace {
 
@@ -348,4 +348,4 @@ std::string to_json(const ResultTable& table) {
     return out + "\n]\n";
 }
 
-}  // namespace orrery::inline sweep
+}  // namespace orrery::sweep

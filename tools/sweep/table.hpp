@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-namespace orrery::inline sweep {
+namespace orrery::sweep {
 
 /// A cell: nothing, a number or a text.
 using Cell = std::variant<std::monostate, double, std::string>;
@@ -42,4 +42,4 @@ struct TableOptions {
 /// An array of objects.
 [[nodiscard]] std::string to_json(const ResultTable& table);
 
-}  // namespace orrery::inline sweep
+}  // namespace orrery::sweep

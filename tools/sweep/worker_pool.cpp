@@ -21,13 +21,14 @@
 #include <cstring>
 #include <vector>
 
-namespace orrery::inline sweep {
+namespace orrery::sweep {
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kKept = 256 << 20;  // B of memory given back that a worker keeps for its next points, and that one of them takes at once
+constexpr int kKept =
+    256 << 20;  // B of memory given back that a worker keeps for its next points, and that one of them takes at once
 
 bool write_all(int file, const void* data, std::size_t size) {
     const char* at = static_cast<const char*>(data);
@@ -301,4 +302,4 @@ unsigned available_cores() {
     return static_cast<unsigned>(std::max(1, CPU_COUNT(&set)));
 }
 
-}  // namespace orrery::inline sweep
+}  // namespace orrery::sweep

@@ -4,11 +4,13 @@
 // The parent gives one request at a time to whoever is idle, so uneven work balances itself. Workers are forked from a
 // single-threaded parent and keep what they load (models) between requests; they die with the parent.
 
+#include "sim/base/namespaces.hpp"
+
 #include <functional>
 #include <optional>
 #include <string>
 
-namespace orrery::inline sweep {
+namespace orrery::sweep {
 
 struct WorkReply {
     enum class End { answered, crashed, timed_out };
@@ -36,4 +38,4 @@ void run_in_workers(unsigned workers, double timeout_s, const Work& work, const 
 /// Cores this process may use, at least 1.
 [[nodiscard]] unsigned available_cores();
 
-}  // namespace orrery::inline sweep
+}  // namespace orrery::sweep

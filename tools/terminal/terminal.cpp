@@ -17,7 +17,7 @@
 #include <numeric>
 #include <utility>
 
-namespace orrery::inline terminal {
+namespace orrery::terminal {
 
 namespace {
 
@@ -321,4 +321,4 @@ void Progress::show() {
     }
 }
 
-}  // namespace orrery::inline terminal
+}  // namespace orrery::terminal

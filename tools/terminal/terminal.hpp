@@ -1,6 +1,8 @@
 #pragma once
 // Tables, headings, bars and progress on a terminal; plain text when the output is not one.
 
+#include "sim/base/namespaces.hpp"
+
 #include <fmt/format.h>
 
 #include <chrono>
@@ -13,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-namespace orrery::inline terminal {
+namespace orrery::terminal {
 
 /// How a column of a table behaves where the terminal is too narrow for all.
 struct ColumnFit {
@@ -99,4 +101,4 @@ class Progress {
     std::thread thread_;  ///< last: it reads the others
 };
 
-}  // namespace orrery::inline terminal
+}  // namespace orrery::terminal

@@ -13,7 +13,7 @@
 #include <array>
 #include <map>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 namespace {
 
@@ -235,4 +235,4 @@ void validate_beside(const DataDirectory& data, const Terminal& terminal, bool p
     slowdowns(data, terminal, points, out);
 }
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

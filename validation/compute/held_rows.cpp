@@ -14,7 +14,7 @@
 #include <map>
 #include <tuple>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 namespace {
 
@@ -120,4 +120,4 @@ void list_held(const DataDirectory& data, const Terminal& terminal, const std::s
                    table);
 }
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

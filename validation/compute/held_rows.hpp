@@ -6,9 +6,9 @@
 
 #include <string>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 /// Prints, for each public profile of held products in `directory`, the error of the model with its governor and without.
 void list_held(const DataDirectory& data, const Terminal& terminal, const std::string& directory);
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

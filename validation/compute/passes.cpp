@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <map>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 namespace {
 
@@ -200,4 +200,4 @@ void validate_passes(const DataDirectory& data, const Terminal& terminal, bool p
     print_errors(terminal, "whole passes from kernels alone (nothing fitted on them, no host time)", groups);
 }
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 /// A line for each group: its points and what they err by.
 void print_errors(const Terminal& terminal, const std::string& heading,
@@ -21,4 +21,4 @@ void validate_ceilings(const DataDirectory& data, const Terminal& terminal, Comp
 /// Nothing is fitted on these totals; what the host adds between kernels is not in the prediction.
 void validate_passes(const DataDirectory& data, const Terminal& terminal, bool points, Comparison& out);
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 namespace {
 
@@ -107,4 +107,4 @@ void list_step_kernels(const Trace& trace, const RowPricer& pricer, const std::m
     terminal.table(header, table);
 }
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

@@ -5,15 +5,15 @@
 // Limits: kernels are told apart by their names (cuBLAS, cuDNN, FlashAttention, CUTLASS, PyTorch); what none of these names is
 // counts as elementwise, optimizer and loss with it. Points without a profile, and those that no model prices, are left out.
 
-#include "models/calibration/trace.hpp"
 #include "models/calibration/row_prices.hpp"
+#include "models/calibration/trace.hpp"
 #include "tools/terminal/terminal.hpp"
 
 #include <array>
 #include <map>
 #include <string>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 enum class KernelClass { product, attention, elementwise };
 
@@ -33,4 +33,4 @@ struct StepKernels {
 void list_step_kernels(const Trace& trace, const RowPricer& pricer, const std::map<std::string, StepKernels>& profiles,
                        const Terminal& terminal);
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <map>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 namespace {
 
@@ -119,4 +119,4 @@ void validate_trace(const DataDirectory& data, const Terminal& terminal, const s
     }
 }
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

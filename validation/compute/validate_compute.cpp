@@ -12,7 +12,7 @@
 #include <filesystem>
 #include <map>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 namespace {
 
@@ -204,4 +204,4 @@ Comparison validate_compute(const DataDirectory& data, const Terminal& terminal,
     return out;
 }
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

@@ -10,7 +10,7 @@
 
 #include <cmath>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 namespace {
 
@@ -63,4 +63,4 @@ void compare_cent(const DataDirectory& data, const Terminal& terminal, DeviceSco
               {"layers", "points", "MAPE", "median bias", "worst"}, std::move(table));
 }
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

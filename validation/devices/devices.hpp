@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 /// What the tables add to: points by group, and the relative errors of what is scored.
 struct DeviceScores {
@@ -46,4 +46,4 @@ void compare_experts(ModelCache& models, const Terminal& terminal, DeviceScores&
 /// Copies between devices, DRAM, CXL and drives.
 void compare_tiers(const DataDirectory& data, const Terminal& terminal, DeviceScores& out);
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

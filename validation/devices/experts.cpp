@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 void compare_experts(ModelCache& models, const Terminal& terminal, DeviceScores& out) {
     std::vector<std::vector<std::string>> table;
@@ -14,7 +14,7 @@ void compare_experts(ModelCache& models, const Terminal& terminal, DeviceScores&
         const std::string file = models.data().path("validation/devices/experts/" + row.text("scenario") + ".yaml");
         const double measured = row.number("seconds");
         const double predicted =
-            run(load_scenario(file, {}, models.data()), models, {}).summary.find("tpot_s.mean")->value;
+            run_scenario(load_scenario(file, {}, models.data()), models, {}).summary.find("tpot_s.mean")->value;
         table.push_back({row.text("scenario"), fmt::format("{:.3f} s", measured), fmt::format("{:.3f} s", predicted),
                          fmt::format("{:+.1f} %", 100 * (predicted / measured - 1))});
     }
@@ -22,4 +22,4 @@ void compare_experts(ModelCache& models, const Terminal& terminal, DeviceScores&
               {"token of", "measured", "predicted", "error"}, std::move(table));
 }
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

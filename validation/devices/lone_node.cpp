@@ -4,7 +4,7 @@
 #include "sim/engine/executor.hpp"
 #include "sim/engine/fluid.hpp"
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 namespace {
 
@@ -61,4 +61,4 @@ double LoneNode::seconds(const std::vector<std::vector<NodeMemory::Hop>>& chains
     return executor.finished_at().seconds();
 }
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

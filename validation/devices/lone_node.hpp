@@ -9,7 +9,7 @@
 
 #include <memory>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 class LoneNode {
   public:
@@ -25,4 +25,4 @@ class LoneNode {
     std::unique_ptr<Parts> parts_;
 };
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

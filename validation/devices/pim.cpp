@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 namespace {
 
@@ -146,4 +146,4 @@ void compare_pim(const DataDirectory& data, const Terminal& terminal, DeviceScor
     print_gains(data, terminal, out);
 }
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

@@ -12,7 +12,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 namespace {
 
@@ -92,4 +92,4 @@ void compare_products(const DataDirectory& data, const Terminal& terminal, Devic
     compare_tuned_products(data, terminal, out);
 }
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

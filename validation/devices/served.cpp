@@ -9,7 +9,7 @@
 
 #include <sstream>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 void compare_served(ModelCache& models, const Terminal& terminal, DeviceScores& out) {
     const DataDirectory& data = models.data();
@@ -23,7 +23,7 @@ void compare_served(ModelCache& models, const Terminal& terminal, DeviceScores& 
         const std::string& setup = row.text("setup");
         const Scenario scenario =
             load_scenario(data.path(fmt::format("validation/devices/served/{}.yaml", setup)), changes, data);
-        const Summary summary = run(scenario, models, {}).summary;
+        const Summary summary = run_scenario(scenario, models, {}).summary;
         const Metric* metric = summary.find(row.text("metric"));
         if (metric == nullptr) {
             throw ConfigError(
@@ -43,4 +43,4 @@ void compare_served(ModelCache& models, const Terminal& terminal, DeviceScores& 
               std::move(table));
 }
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

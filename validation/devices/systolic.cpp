@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 namespace {
 
@@ -70,4 +70,4 @@ void compare_systolic(const DataDirectory& data, const Terminal& terminal, Devic
     print_spatial_arrays(data, terminal, out);
 }
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 namespace {
 
@@ -66,4 +66,4 @@ void compare_tiers(const DataDirectory& data, const Terminal& terminal, DeviceSc
     out.table(terminal, "memories of a node", {"copy", "measured", "predicted", "error", ""}, std::move(table));
 }
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 void compare_training(ModelCache& models, const Terminal& terminal, DeviceScores& out) {
     struct Source {
@@ -35,4 +35,4 @@ void compare_training(ModelCache& models, const Terminal& terminal, DeviceScores
     }
 }
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 namespace {
 
@@ -61,4 +61,4 @@ void compare_upmem(const DataDirectory& data, const Terminal& terminal, DeviceSc
               {"what", "points", "MAPE", "median bias", "worst"}, std::move(table));
 }
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

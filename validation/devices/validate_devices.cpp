@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 void DeviceScores::score(const std::string& group, const std::string& label, double measured, double predicted) {
     const double error = predicted / measured - 1;
@@ -57,4 +57,4 @@ Comparison validate_devices(ModelCache& models, const Terminal& terminal, bool p
     return std::move(scores.comparison);
 }
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <map>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 namespace {
 
@@ -121,4 +121,4 @@ std::vector<LimitSweep> read_limit_sweeps(const std::string& path) {
     return out;
 }
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

@@ -5,11 +5,13 @@
 // has of each follows from its mean power without a limit. Under a limit the clock of the busy part falls until
 // fixed + (busy - fixed) clock^exponent is the limit, and `bound` of that part takes longer in proportion.
 
+#include "sim/base/namespaces.hpp"
+
 #include <array>
 #include <string>
 #include <vector>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 struct LimitPoint {
     double limit = 0;      ///< W
@@ -41,4 +43,4 @@ struct LimitSweep {
 /// By GPU. Networks of images and speech are for fitting, BERT is scored.
 [[nodiscard]] std::vector<LimitSweep> read_limit_sweeps(const std::string& path);
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

@@ -13,7 +13,7 @@
 #include <cmath>
 #include <map>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 namespace {
 
@@ -78,7 +78,7 @@ Activity activity_of(const FactsRow& row, const DataDirectory& data, ModelCache&
         gpu.active_power.value = active;
         gpu.energy_per_flop.value = flop;
         gpu.energy_per_byte.value = byte;
-        return run(scenario, models, {}).summary.find("energy_per_token_j")->value;
+        return run_scenario(scenario, models, {}).summary.find("energy_per_token_j")->value;
     };
     const double base = joules_per_token(idle, 1e-12, 0);
     return Activity{idle, row.number("watts") / row.number("gpus"),
@@ -142,7 +142,7 @@ void compare_serving(const DataDirectory& data, const Terminal& terminal, bool p
             fmt::format("{} {}x{} batch {}", row.text("name"), row.text("gpus"), row.text("gpu"), row.text("max_seqs"));
         Summary summary;
         try {
-            summary = run(scenario_of(row, data), models, {}).summary;
+            summary = run_scenario(scenario_of(row, data), models, {}).summary;
         } catch (const InfeasibleError& error) {
             missing.push_back(fmt::format("{}: {}", label, error.what()));
             continue;
@@ -248,7 +248,7 @@ void compare_training(const DataDirectory& data, const Terminal& terminal, Compa
     std::vector<double> energy_errors;
     for (const FactsRow& row : read_facts_table(data.path("validation/energy/training.csv"))) {
         const Scenario scenario = training_of(row, data);
-        const RunOutput run_out = run(scenario, models, {});
+        const RunOutput run_out = run_scenario(scenario, models, {});
         const TrainingResult& result = *run_out.training;
         const double nodes = row.number("nodes");
         const double gpus = static_cast<double>(scenario.cluster.node.gpus);
@@ -326,4 +326,4 @@ Comparison validate_energy(const DataDirectory& data, const Terminal& terminal, 
     return out;
 }
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

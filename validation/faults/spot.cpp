@@ -10,7 +10,7 @@
 #include <cmath>
 #include <filesystem>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 namespace {
 
@@ -156,4 +156,4 @@ void print_spot(const DataDirectory& data, const std::string& directory, const T
         {"job", "pool", "samples/s", "USD/h", "value", "on demand", "USD/h", "value", "times"}, std::move(jobs));
 }
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

@@ -1,6 +1,6 @@
 #include "sim/record/facts_table.hpp"
-#include "tools/driver/run.hpp"
 #include "tools/driver/kinds/training_faults.hpp"
+#include "tools/driver/run.hpp"
 #include "validation/faults/spot.hpp"
 #include "validation/validate.hpp"
 
@@ -14,7 +14,7 @@
 #include <filesystem>
 #include <thread>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 namespace {
 
@@ -281,7 +281,7 @@ void print_elastic(const DataDirectory& data, const Terminal& terminal, Comparis
                                    machines, row.text("data"), row.text("pipeline")),
                        "elastic.csv"),
             "elastic", data);
-        const double ms = 1e3 * run(scenario, models, options).seconds;
+        const double ms = 1e3 * run_scenario(scenario, models, options).seconds;
         const double error = ms / row.number("ms") - 1;
         errors.push_back(std::abs(error));
         rows.push_back({fmt::format("{} x {}", row.text("data"), row.text("pipeline")), row.text("ms"),
@@ -312,4 +312,4 @@ Comparison validate_faults(const DataDirectory& data, const Terminal& terminal, 
     return out;
 }
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

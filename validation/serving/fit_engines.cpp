@@ -10,7 +10,7 @@
 #include <cmath>
 #include <map>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 namespace {
 
@@ -332,4 +332,4 @@ void fit_engines(std::vector<ServingPoint>& points, const DataDirectory& data, c
                    rows);
 }
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

@@ -9,7 +9,7 @@
 
 #include <map>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 namespace {
 
@@ -63,4 +63,4 @@ void validate_layers(const DataDirectory& data, const Terminal& terminal) {
     terminal.table({"group", "points", "MAPE", "median bias", "worst"}, rows);
 }
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

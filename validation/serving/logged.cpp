@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 namespace {
 
@@ -101,7 +101,7 @@ Comparison validate_logged(ModelCache& models, const Terminal& terminal, const s
     }
     RunOptions options;
     options.requests = true;
-    RunOutput out = run(scenario, models, options);
+    RunOutput out = run_scenario(scenario, models, options);
     std::sort(out.requests.begin(), out.requests.end(),
               [](const RequestRow& a, const RequestRow& b) { return a.id < b.id; });
     std::vector<LoggedLatency> latencies = {{"TTFT", {}, {}}, {"TPOT", {}, {}}, {"end to end", {}, {}}};
@@ -157,4 +157,4 @@ Comparison validate_logged(ModelCache& models, const Terminal& terminal, const s
     return comparison;
 }
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

@@ -14,7 +14,7 @@
 #include <mutex>
 #include <thread>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 namespace {
 
@@ -207,7 +207,7 @@ std::vector<ServingPoint> load_offline_points(const DataDirectory& data) {
 void predict(ServingPoint& point, ModelCache& models) {
     point.problem.clear();
     try {
-        const Summary summary = run(point.scenario, models, RunOptions()).summary;
+        const Summary summary = run_scenario(point.scenario, models, RunOptions()).summary;
         point.predicted_ttft = summary.find("ttft_s.mean")->value;
         point.predicted_tpot = summary.find("tpot_s.mean")->value;
         point.predicted_e2e = summary.find("e2e_s.mean")->value;
@@ -264,4 +264,4 @@ void predict_all(const std::vector<ServingPoint*>& points, const DataDirectory& 
     }
 }
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 struct ServingPoint {
     std::string id;      ///< file and line
@@ -57,4 +57,4 @@ void validate_layers(const DataDirectory& data, const Terminal& terminal);
 void fit_engines(std::vector<ServingPoint>& points, const DataDirectory& data, const Terminal& terminal,
                  const std::string& only);
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

@@ -12,7 +12,7 @@
 #include <map>
 #include <optional>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 namespace {
 
@@ -79,11 +79,12 @@ void print_points(const Terminal& terminal, const std::vector<ServingPoint>& poi
     std::vector<std::vector<std::string>> rows;
     for (const ServingPoint& point : points) {
         const RequestsSpec& requests = point.scenario.as<ServingKind>().requests;
-        rows.push_back({point.id, std::to_string(point.scenario.as<ServingKind>().engine.mixed.ranks()),
-                        point.scenario.as<ServingKind>().requests.trace.empty() ? fmt::format("{} x {:.0f}/{:.0f}", requests.clients,
-                                                                            requests.prompt.mean, requests.output.mean)
-                                                              : "trace",
-                        point.fitted_half ? "fitted half" : "held back"});
+        rows.push_back(
+            {point.id, std::to_string(point.scenario.as<ServingKind>().engine.mixed.ranks()),
+             point.scenario.as<ServingKind>().requests.trace.empty()
+                 ? fmt::format("{} x {:.0f}/{:.0f}", requests.clients, requests.prompt.mean, requests.output.mean)
+                 : "trace",
+             point.fitted_half ? "fitted half" : "held back"});
         if (point.problem.empty()) {
             rows.back().push_back(pair(point.tpot, point.predicted_tpot));
             rows.back().push_back(pair(point.ttft, point.predicted_ttft));
@@ -319,13 +320,14 @@ Comparison comparison_of(const std::vector<ServingPoint>& points) {
             if (measured <= 0) {
                 continue;  // the source does not say
             }
-            out.points.push_back({measured,
-                                  predicted,
-                                  name,
-                                  fmt::format("{}, {} GPUs: {:+.1f} %", point.id, point.scenario.as<ServingKind>().engine.mixed.ranks(),
-                                              100 * (predicted / measured - 1)),
-                                  {point.engine, point.device, point.model, point.dense ? "dense" : "experts",
-                                   point.fitted_half ? "fitted" : "held back"}});
+            out.points.push_back(
+                {measured,
+                 predicted,
+                 name,
+                 fmt::format("{}, {} GPUs: {:+.1f} %", point.id, point.scenario.as<ServingKind>().engine.mixed.ranks(),
+                             100 * (predicted / measured - 1)),
+                 {point.engine, point.device, point.model, point.dense ? "dense" : "experts",
+                  point.fitted_half ? "fitted" : "held back"}});
         }
     }
     return out;
@@ -442,4 +444,4 @@ Comparison validate_serving(const DataDirectory& data, const Terminal& terminal,
     return out;
 }
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <map>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 namespace {
 
@@ -68,7 +68,7 @@ std::vector<Score> validate_wide_ep(const DataDirectory& data, const Terminal& t
             tree->second = load_yaml(data.path("validation/serving/setups/" + row.text("setup") + ".yaml"));
         }
         WidePoint point = point_of(row, tree->second, data);
-        const Summary summary = run(point.scenario, models, RunOptions()).summary;
+        const Summary summary = run_scenario(point.scenario, models, RunOptions()).summary;
         // Whole prompts come before any decoding, so that half of all gaps are those of the full batch.
         point.predicted = point.decodes ? point.batch / summary.find("tbt_s.p50")->value
                                         : summary.find("requests_per_s")->value * point.context / point.gpus;
@@ -85,4 +85,4 @@ std::vector<Score> validate_wide_ep(const DataDirectory& data, const Terminal& t
     return {{"wide_ep_points", static_cast<double>(errors.size()), ""}, {"wide_ep", 100 * middle, "%"}};
 }
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

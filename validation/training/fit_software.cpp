@@ -12,7 +12,7 @@
 #include <functional>
 #include <map>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 namespace {
 
@@ -32,23 +32,22 @@ constexpr std::size_t kSlowdown = 0, kOverhead = 1, kLaunch = 2;
 
 // Overhead and launches are fitted where the preset says that they are: launches on runs that they slow down. What a preset has from
 // elsewhere stays.
-const Fitted kSoftware = {
-    {{1.0, 0.0, 2e-5}, {1.15, 0.05, 6e-5}},
-    {0.1, 0.02, 2e-5},
-    {1.0, 0.0, 0.0},
-    [](const SoftwareSpec& spec) {
-        return Constants{spec.kernel_slowdown.value, spec.step_overhead.value, spec.launch.value};
-    },
-    [](SoftwareSpec& spec, const Constants& constants) {
-        spec.kernel_slowdown.value = constants[kSlowdown];
-        if (spec.step_overhead.how == "fitted") {
-            spec.step_overhead.value = constants[kOverhead];
-        }
-        if (spec.launch.how == "fitted") {
-            spec.launch.value = constants[kLaunch];
-        }
-    },
-    [](const TrainingPoint& point) { return point.fitted_half; }};
+const Fitted kSoftware = {{{1.0, 0.0, 2e-5}, {1.15, 0.05, 6e-5}},
+                          {0.1, 0.02, 2e-5},
+                          {1.0, 0.0, 0.0},
+                          [](const SoftwareSpec& spec) {
+                              return Constants{spec.kernel_slowdown.value, spec.step_overhead.value, spec.launch.value};
+                          },
+                          [](SoftwareSpec& spec, const Constants& constants) {
+                              spec.kernel_slowdown.value = constants[kSlowdown];
+                              if (spec.step_overhead.how == "fitted") {
+                                  spec.step_overhead.value = constants[kOverhead];
+                              }
+                              if (spec.launch.how == "fitted") {
+                                  spec.launch.value = constants[kLaunch];
+                              }
+                          },
+                          [](const TrainingPoint& point) { return point.fitted_half; }};
 
 // On x86 hosts: those of GB200 are slower, and the one family of runs on them that waits has losses of its own. Of both halves,
 // since no score of experts is one of a half held back.
@@ -173,7 +172,8 @@ void fit_all(std::vector<TrainingPoint>& points, ModelCache& models, const Termi
     std::map<std::string, Constants> fitted;
     for (const TrainingPoint& point : points) {
         if (point.scored() && fit.tells(point)) {
-            fitted[point.variants[0].as<TrainingKind>().software.name] = fit.get(point.variants[0].as<TrainingKind>().software);
+            fitted[point.variants[0].as<TrainingKind>().software.name] =
+                fit.get(point.variants[0].as<TrainingKind>().software);
         }
     }
     std::vector<std::vector<std::string>> rows;
@@ -229,4 +229,4 @@ void fit_expert_wait(std::vector<TrainingPoint>& experts, ModelCache& models, co
             {"software", "expert_wait", "mean |log error|", "points"});
 }
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

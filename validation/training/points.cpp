@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <set>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 namespace {
 
@@ -101,8 +101,9 @@ class PointReader {
         }
         const Scenario& first = out.variants[0];
         out.hardware = first.cluster.node.gpu.name;
-        out.family = fmt::format("{} {}x{} {} GPUs, batch {}", out.source, first.as<TrainingKind>().model.layers, first.as<TrainingKind>().model.hidden,
-                                 first.as<TrainingKind>().plan.ranks(), first.as<TrainingKind>().plan.global_batch);
+        out.family = fmt::format("{} {}x{} {} GPUs, batch {}", out.source, first.as<TrainingKind>().model.layers,
+                                 first.as<TrainingKind>().model.hidden, first.as<TrainingKind>().plan.ranks(),
+                                 first.as<TrainingKind>().plan.global_batch);
         return out;
     }
 
@@ -141,14 +142,16 @@ void predict(TrainingPoint& point, ModelCache& models) {
         options.check_memory = insist;
         for (const Scenario& variant : point.variants) {
             try {
-                const RunOutput out = run(variant, models, options);
+                const RunOutput out = run_scenario(variant, models, options);
                 const Metric& metric = *out.summary.find("iteration_time_s");
                 const double seconds = metric.value;
                 point.interval_low = metric.low.value_or(seconds);
                 point.interval_high = metric.high.value_or(seconds);
                 point.parts_spread =
-                    parts_spread(variant, *out.training, models.device(variant.cluster.node.gpu, variant.as<TrainingKind>().compute));
-                point.allocated = out.training->memory_bytes - variant.as<TrainingKind>().software.reserved_memory.value;
+                    parts_spread(variant, *out.training,
+                                 models.device(variant.cluster.node.gpu, variant.as<TrainingKind>().compute));
+                point.allocated =
+                    out.training->memory_bytes - variant.as<TrainingKind>().software.reserved_memory.value;
                 point.refused_by_memory = out.training->memory_bytes > variant.cluster.node.gpu.memory.value;
                 point.low = point.low == 0 ? seconds : std::min(point.low, seconds);
                 point.high = std::max(point.high, seconds);
@@ -162,4 +165,4 @@ void predict(TrainingPoint& point, ModelCache& models) {
     }
 }
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

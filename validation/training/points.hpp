@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 struct TrainingPoint {
     std::string id;
@@ -55,4 +55,4 @@ void fit_software(std::vector<TrainingPoint>& points, ModelCache& models, const 
 /// The same of expert_wait, on runs of experts whose x86 host waits for the tokens of each, with the other constants as committed.
 void fit_expert_wait(std::vector<TrainingPoint>& experts, ModelCache& models, const Terminal& terminal);
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

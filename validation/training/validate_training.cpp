@@ -17,7 +17,7 @@
 #include <map>
 #include <set>
 
-namespace orrery::inline validation {
+namespace orrery::validation {
 
 namespace {
 
@@ -76,7 +76,8 @@ std::string kind_of(const TrainingPoint& point) {
     if (run.as<TrainingKind>().model.sequence >= kLong || run.as<TrainingKind>().plan.context > 1) {
         return "long context";
     }
-    const bool narrow = run.as<TrainingKind>().plan.precision == Precision::fp8 || run.as<TrainingKind>().plan.precision == Precision::fp4;
+    const bool narrow = run.as<TrainingKind>().plan.precision == Precision::fp8 ||
+                        run.as<TrainingKind>().plan.precision == Precision::fp4;
     return narrow ? "dense, fp8 and fp4" : "dense, 16 bits";
 }
 
@@ -634,4 +635,4 @@ Comparison validate_training(ModelCache& models, const Terminal& terminal, const
     return out;
 }
 
-}  // namespace orrery::inline validation
+}  // namespace orrery::validation

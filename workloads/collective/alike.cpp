@@ -7,7 +7,7 @@
 #include <bit>
 #include <unordered_map>
 
-namespace orrery::inline collective {
+namespace orrery::collective {
 
 namespace {
 
@@ -273,4 +273,4 @@ std::optional<std::vector<MessageClass>> alike_messages(const Fabric& fabric, co
     return refinement.refine() ? refinement.classes() : std::nullopt;
 }
 
-}  // namespace orrery::inline collective
+}  // namespace orrery::collective

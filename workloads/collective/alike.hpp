@@ -21,7 +21,7 @@
 #include <functional>
 #include <optional>
 
-namespace orrery::inline collective {
+namespace orrery::collective {
 
 /// Messages of one size, as they are generated: each rank sends its own once, or again and again in step with others.
 struct MessageStream {
@@ -46,4 +46,4 @@ struct MessageClass {
 [[nodiscard]] std::optional<std::vector<MessageClass>> alike_messages(const Fabric& fabric, const Placement& placement,
                                                                       const MessageStream& stream, PathChoice paths);
 
-}  // namespace orrery::inline collective
+}  // namespace orrery::collective

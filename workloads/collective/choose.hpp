@@ -8,10 +8,10 @@
 
 #include "workloads/collective/message_run.hpp"
 
-namespace orrery::inline collective {
+namespace orrery::collective {
 
 /// Over the first so many ranks of a placement.
 [[nodiscard]] CollectiveSpec resolved(const CollectiveSpec& spec, const Fabric& fabric, const Placement& placement,
                                       PathChoice paths, std::uint32_t ranks);
 
-}  // namespace orrery::inline collective
+}  // namespace orrery::collective

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <iterator>
 
-namespace orrery::inline collective {
+namespace orrery::collective {
 
 namespace {
 
@@ -126,4 +126,4 @@ std::vector<double> slowdowns(LoneMessages& alone, const Schedule& schedule, con
     return out;
 }
 
-}  // namespace orrery::inline collective
+}  // namespace orrery::collective

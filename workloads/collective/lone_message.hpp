@@ -16,7 +16,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline collective {
+namespace orrery::collective {
 
 class LoneMessages {
   public:
@@ -46,4 +46,4 @@ class LoneMessages {
 [[nodiscard]] std::vector<double> slowdowns(LoneMessages& alone, const Schedule& schedule,
                                             const std::vector<double>& starts, const std::vector<double>& ends);
 
-}  // namespace orrery::inline collective
+}  // namespace orrery::collective

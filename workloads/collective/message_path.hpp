@@ -6,7 +6,7 @@
 
 #include <vector>
 
-namespace orrery::inline collective {
+namespace orrery::collective {
 
 /// One object serves all messages of a run: millions of them start, each on a route of its own.
 struct MessagePath {
@@ -55,4 +55,4 @@ struct MessagePath {
     return (static_cast<std::uint64_t>(from.value()) << 32) | to;
 }
 
-}  // namespace orrery::inline collective
+}  // namespace orrery::collective

@@ -9,7 +9,7 @@
 #include <memory>
 #include <numeric>
 
-namespace orrery::inline collective {
+namespace orrery::collective {
 
 namespace {
 
@@ -298,4 +298,4 @@ MessageRunResult run_messages_on_simgrid(const Fabric& fabric, const Schedule& s
     return result;
 }
 
-}  // namespace orrery::inline collective
+}  // namespace orrery::collective

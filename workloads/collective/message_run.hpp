@@ -22,7 +22,7 @@
 #include <functional>
 #include <optional>
 
-namespace orrery::inline collective {
+namespace orrery::collective {
 
 struct CollectiveAlgorithm;
 /// The algorithm of this name. Precondition: the table has it.
@@ -156,4 +156,4 @@ class MessageRun {
 [[nodiscard]] MessageRunResult run_shifts(const Fabric& fabric, const Shifts& shifts, std::uint32_t ranks,
                                           const MessageRunOptions& options);
 
-}  // namespace orrery::inline collective
+}  // namespace orrery::collective

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace orrery::inline collective {
+namespace orrery::collective {
 
 namespace {
 
@@ -238,4 +238,4 @@ MessageRunResult run_rings(const Fabric& fabric, const Rings& rings, const Messa
     return finish(simulation, *add_rings(simulation, Placement(fabric), rings, options));
 }
 
-}  // namespace orrery::inline collective
+}  // namespace orrery::collective

@@ -3,7 +3,7 @@
 
 #include "workloads/collective/message_run.hpp"
 
-namespace orrery::inline collective {
+namespace orrery::collective {
 
 struct Rings {
     std::vector<std::vector<std::uint32_t>> members;  ///< ranks of each ring in their order; equally many, two or more
@@ -19,4 +19,4 @@ struct Rings {
 /// Runs rings alone.
 [[nodiscard]] MessageRunResult run_rings(const Fabric& fabric, const Rings& rings, const MessageRunOptions& options);
 
-}  // namespace orrery::inline collective
+}  // namespace orrery::collective

@@ -5,7 +5,7 @@
 
 #include <set>
 
-namespace orrery::inline collective {
+namespace orrery::collective {
 
 namespace {
 
@@ -170,4 +170,4 @@ MessageRunResult run_shifts(const Fabric& fabric, const Shifts& shifts, std::uin
     return finish(simulation, *add_shifts(simulation, Placement(fabric), shifts, ranks, options));
 }
 
-}  // namespace orrery::inline collective
+}  // namespace orrery::collective

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 const char* cause_name(Cause cause) {
     constexpr const char* kNames[kCauses] = {
@@ -136,4 +136,4 @@ CampaignResult run_campaign(const CampaignPlan& plan, JobModel& job, std::uint64
     return running::Campaign(plan, job, seed, timeline).run();
 }
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

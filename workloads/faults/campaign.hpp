@@ -21,7 +21,7 @@
 #include <map>
 #include <memory>
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 /// What is slower than it should be, by place of the job.
 struct Impairment {
@@ -133,4 +133,4 @@ struct MeanInterval {
 /// `level`: 0.90 or 0.95.
 [[nodiscard]] MeanInterval mean_interval(const std::vector<double>& samples, double level);
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-namespace orrery::inline faults::running {
+namespace orrery::faults::running {
 
 bool Campaign::saves_are_free() const {
     const auto matters = [](FaultKind kind, bool store) { return kind == FaultKind::corruption || store; };
@@ -133,9 +133,9 @@ void Campaign::replace_in_time() {
     bool leaves = false;
     for (const std::uint32_t machine : draining_) {
         const std::uint32_t place = fleet_.place_of(machine);
-        if (place != Fleet::kNone && fleet_.available() > 0) {
+        if (place != Machines::kNone && fleet_.available() > 0) {
             fleet_.remove(place);
-            seen_[place] = Fleet::kNone;
+            seen_[place] = Machines::kNone;
             to_repair(machine);
             leaves = true;
         }
@@ -159,4 +159,4 @@ void Campaign::train() {
     priced_ = false;
 }
 
-}  // namespace orrery::inline faults::running
+}  // namespace orrery::faults::running

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace orrery::inline faults::running {
+namespace orrery::faults::running {
 
 void Campaign::interrupt(double delay_s) {
     ++out_.interruptions;
@@ -19,11 +19,11 @@ void Campaign::interrupt(double delay_s) {
 
 void Campaign::lose(std::uint32_t place, double back_after_s) {
     const std::uint32_t machine = fleet_.machine_at(place);
-    if (machine == Fleet::kNone) {
+    if (machine == Machines::kNone) {
         return;
     }
     fleet_.remove(place);
-    seen_[place] = Fleet::kNone;
+    seen_[place] = Machines::kNone;
     lost_places_.push_back(place);
     background_.clear();
     priced_ = false;
@@ -35,7 +35,7 @@ void Campaign::lose(std::uint32_t place, double back_after_s) {
 }
 
 void Campaign::to_repair(std::uint32_t machine) {
-    const Fleet::Repair repair = fleet_.repair(machine, now_.seconds(), out_);
+    const Machines::Repair repair = fleet_.repair(machine, now_.seconds(), out_);
     if (!repair.retired) {
         push(in(repair.seconds), repair.works ? Event::Kind::mended : Event::Kind::back, machine);
     }
@@ -83,9 +83,9 @@ void Campaign::acquire() {
 
 void Campaign::tell_sources() {
     const std::vector<std::uint32_t>& places = fleet_.places();
-    seen_.resize(plan_.shape.nodes, Fleet::kNone);
+    seen_.resize(plan_.shape.nodes, Machines::kNone);
     for (std::uint32_t place = 0; place < places.size(); ++place) {
-        if (seen_[place] == places[place] || places[place] == Fleet::kNone) {
+        if (seen_[place] == places[place] || places[place] == Machines::kNone) {
             continue;
         }
         seen_[place] = places[place];
@@ -139,10 +139,10 @@ void Campaign::find_corruption(std::uint32_t id) {
     if (memory_ && memory_->taken >= corruption.at) {
         memory_.reset();
     }
-    if (const std::uint32_t place = fleet_.place_of(corruption.machine); place != Fleet::kNone) {
+    if (const std::uint32_t place = fleet_.place_of(corruption.machine); place != Machines::kNone) {
         lose(place, 0);
     }
     interrupt(0);
 }
 
-}  // namespace orrery::inline faults::running
+}  // namespace orrery::faults::running

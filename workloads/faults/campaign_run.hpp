@@ -7,7 +7,7 @@
 #include <optional>
 #include <queue>
 
-namespace orrery::inline faults::running {
+namespace orrery::faults::running {
 
 constexpr CampaignTime kAtStart = CampaignTime::from_ns(-1);  // before anything could be struck
 constexpr std::uint64_t kLivelock = 5000;                     // interruptions without a checkpoint in between
@@ -146,7 +146,7 @@ class Campaign {
     const RecoverySpec& recovery_;
     JobModel& job_;
     std::vector<std::uint32_t> kinds_;  ///< places of each kind, of a job that shrinks on several
-    Fleet fleet_;
+    Machines fleet_;
     Impairments impairments_;
     RandomStream random_;
     bool keeps_timeline_;
@@ -190,4 +190,4 @@ class Campaign {
     CampaignResult out_;
 };
 
-}  // namespace orrery::inline faults::running
+}  // namespace orrery::faults::running

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline faults::running {
+namespace orrery::faults::running {
 
 void Campaign::add_sources(std::uint64_t seed) {
     for (std::size_t i = 0; i < spec_.processes.size(); ++i) {
@@ -82,7 +82,7 @@ std::uint32_t Campaign::place_on(const Place& place) const {
         case Place::What::node:
             return place.index;
         default:
-            return Fleet::kNone;
+            return Machines::kNone;
     }
 }
 
@@ -96,16 +96,16 @@ void Campaign::strike(const Fault& fault) {
         out_.struck.push_back({now_, fault});
     }
     const std::uint32_t place = place_on(fault.place);
-    const std::uint32_t machine = place == Fleet::kNone ? Fleet::kNone : fleet_.machine_at(place);
-    if (fault.kind == FaultKind::preemption && machine == Fleet::kNone) {
+    const std::uint32_t machine = place == Machines::kNone ? Machines::kNone : fleet_.machine_at(place);
+    if (fault.kind == FaultKind::preemption && machine == Machines::kNone) {
         return preempt_standby(fault, place);
     }
-    if (place != Fleet::kNone && machine == Fleet::kNone) {
+    if (place != Machines::kNone && machine == Machines::kNone) {
         return;  // nobody is there
     }
     switch (fault.kind) {
         case FaultKind::fail_stop:
-            if (place != Fleet::kNone) {
+            if (place != Machines::kNone) {
                 lose(place, 0);
             }
             return interrupt(chance(recovery_.heartbeat_misses) ? recovery_.timeout_s : recovery_.heartbeat_s);
@@ -135,7 +135,7 @@ void Campaign::strike(const Fault& fault) {
 
 void Campaign::preempt_standby(const Fault& fault, std::uint32_t place) {
     const std::uint32_t machine = fleet_.take_standby(place);
-    if (machine != Fleet::kNone && fault.lasts_s > 0) {
+    if (machine != Machines::kNone && fault.lasts_s > 0) {
         push(in(fault.lasts_s), Event::Kind::back, machine);
     }
 }
@@ -158,7 +158,7 @@ void Campaign::lose_leaf(const Fault& fault) {
     const std::uint32_t first = fault.place.index / plan_.shape.rails * plan_.shape.nodes_per_leaf;
     bool any = false;
     for (std::uint32_t place = first; place < first + plan_.shape.nodes_per_leaf; ++place) {
-        any = any || fleet_.machine_at(place) != Fleet::kNone;
+        any = any || fleet_.machine_at(place) != Machines::kNone;
         lose(place, fault.lasts_s);
     }
     if (any) {
@@ -172,10 +172,10 @@ void Campaign::impair(const Fault& fault, std::uint32_t machine) {
     if (fault.lasts_s > 0) {
         push(in(fault.lasts_s), Event::Kind::end, id);
     }
-    const bool of_machine = machine != Fleet::kNone && fault.kind != FaultKind::power_cap;
+    const bool of_machine = machine != Machines::kNone && fault.kind != FaultKind::power_cap;
     if (of_machine && recovery_.watches && !chance(recovery_.anomaly_misses)) {
         push(in(recovery_.anomaly_s), Event::Kind::noticed, id);
     }
 }
 
-}  // namespace orrery::inline faults::running
+}  // namespace orrery::faults::running

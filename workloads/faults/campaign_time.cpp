@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::inline faults::running {
+namespace orrery::faults::running {
 
 std::int64_t Campaign::exposure(const Source& source) const {
     return source.spec->while_running ? trained_ : now_.ns();
@@ -155,4 +155,4 @@ Cause Campaign::book(std::int64_t ns) {
     return cause;
 }
 
-}  // namespace orrery::inline faults::running
+}  // namespace orrery::faults::running

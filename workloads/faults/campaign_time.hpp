@@ -6,7 +6,7 @@
 
 #include "sim/base/time.hpp"
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 class CampaignTime {
   public:
@@ -56,4 +56,4 @@ class CampaignTime {
     return static_cast<std::int64_t>((static_cast<Wide>(a) * b + c - 1) / c);
 }
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

@@ -8,7 +8,7 @@
 #include <cctype>
 #include <charconv>
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 const std::vector<std::string>& component_names() {
     static const std::vector<std::string> kNames = {"gpu",  "hbm",     "nic",      "link",   "switch",
@@ -263,4 +263,4 @@ Place place_of(Component component, std::uint32_t index, const JobShape& shape) 
     return {Place::What::job, 0, 0};
 }
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 /// What a fault process counts: MTBF is of one of these.
 enum class Component { gpu, hbm, nic, link, switches, host, storage, software, replica };
@@ -76,4 +76,4 @@ struct Fault {
     double lasts_s = 0;  ///< 0: until it is repaired or replaced
 };
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

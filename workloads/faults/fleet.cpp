@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
-Fleet::Fleet(const FaultsSpec& spec, std::uint32_t nodes, std::vector<std::uint32_t> kinds, std::uint64_t seed)
+Machines::Machines(const FaultsSpec& spec, std::uint32_t nodes, std::vector<std::uint32_t> kinds, std::uint64_t seed)
     : recovery_(spec.recovery), kinds_(std::move(kinds)), random_(seed, "faults/repair"), draws_(seed, "faults/pool") {
     const RecoverySpec& r = spec.recovery;
     ORRERY_ASSERT(kinds_.empty() || r.standbys + r.pool + r.spares == 0);
@@ -34,13 +34,13 @@ Fleet::Fleet(const FaultsSpec& spec, std::uint32_t nodes, std::vector<std::uint3
     }
 }
 
-void Fleet::remove(std::uint32_t place) {
+void Machines::remove(std::uint32_t place) {
     ORRERY_ASSERT(machine_at(place) != kNone);
     place_of_[places_[place]] = kNone;
     places_[place] = kNone;
 }
 
-std::uint32_t Fleet::kind_of(std::uint32_t place) const {
+std::uint32_t Machines::kind_of(std::uint32_t place) const {
     std::uint32_t kind = 0;
     while (kind + 1 < kinds_.size() && place >= kinds_[kind]) {
         place -= kinds_[kind++];
@@ -48,7 +48,7 @@ std::uint32_t Fleet::kind_of(std::uint32_t place) const {
     return kind;
 }
 
-std::uint32_t Fleet::take(std::vector<std::uint32_t>& from, std::uint32_t place) const {
+std::uint32_t Machines::take(std::vector<std::uint32_t>& from, std::uint32_t place) const {
     for (std::size_t i = from.size(); i-- > 0;) {
         if (kinds_.empty() || kind_of(from[i]) == kind_of(place)) {
             const std::uint32_t machine = from[i];
@@ -59,11 +59,11 @@ std::uint32_t Fleet::take(std::vector<std::uint32_t>& from, std::uint32_t place)
     return kNone;
 }
 
-std::uint32_t Fleet::take_standby(std::uint32_t place) {
+std::uint32_t Machines::take_standby(std::uint32_t place) {
     return take(standbys_, place);
 }
 
-Fleet::Repair Fleet::repair(std::uint32_t machine, double now_s, CampaignResult& counts) {
+Machines::Repair Machines::repair(std::uint32_t machine, double now_s, CampaignResult& counts) {
     Repair out;
     if (recovery_.retire_after > 0) {
         std::vector<double>& failures = failed_at_[machine];
@@ -89,7 +89,7 @@ Fleet::Repair Fleet::repair(std::uint32_t machine, double now_s, CampaignResult&
     return out;
 }
 
-void Fleet::give_back(std::uint32_t machine, bool mended) {
+void Machines::give_back(std::uint32_t machine, bool mended) {
     for (std::vector<bool>& bad : bad_) {
         bad[machine] = bad[machine] && !mended;
     }
@@ -98,7 +98,7 @@ void Fleet::give_back(std::uint32_t machine, bool mended) {
 }
 
 // Standbys are replaced from the pool behind the job's back: any of it is as good as another.
-void Fleet::top_up() {
+void Machines::top_up() {
     while (standbys_.size() < static_cast<std::size_t>(recovery_.standbys) && !pool_.empty()) {
         std::swap(pool_[draws_.below(pool_.size())], pool_.back());
         standbys_.push_back(pool_.back());
@@ -106,12 +106,12 @@ void Fleet::top_up() {
     }
 }
 
-std::uint32_t Fleet::present() const {
+std::uint32_t Machines::present() const {
     return static_cast<std::uint32_t>(
         std::count_if(places_.begin(), places_.end(), [](std::uint32_t machine) { return machine != kNone; }));
 }
 
-double Fleet::fill(CampaignResult& counts) {
+double Machines::fill(CampaignResult& counts) {
     double longest = 0;
     for (std::uint32_t place = 0; place < places_.size(); ++place) {
         if (places_[place] != kNone) {
@@ -146,7 +146,7 @@ double Fleet::fill(CampaignResult& counts) {
     return longest;
 }
 
-void Fleet::compact(std::uint32_t nodes) {
+void Machines::compact(std::uint32_t nodes) {
     std::vector<std::uint32_t> kept;
     for (const std::uint32_t machine : places_) {
         if (machine == kNone) {
@@ -164,7 +164,7 @@ void Fleet::compact(std::uint32_t nodes) {
     places_ = std::move(kept);
 }
 
-std::vector<std::uint32_t> Fleet::present_of() const {
+std::vector<std::uint32_t> Machines::present_of() const {
     std::vector<std::uint32_t> out(kinds_.size());
     for (std::uint32_t place = 0; place < places_.size(); ++place) {
         out[kind_of(place)] += places_[place] == kNone ? 0 : 1;
@@ -172,7 +172,7 @@ std::vector<std::uint32_t> Fleet::present_of() const {
     return out;
 }
 
-std::vector<std::uint32_t> Fleet::most_of() const {
+std::vector<std::uint32_t> Machines::most_of() const {
     std::vector<std::uint32_t> out = present_of();
     for (const std::vector<std::uint32_t>* list : {&standbys_, &pool_}) {
         for (const std::uint32_t machine : *list) {
@@ -182,7 +182,7 @@ std::vector<std::uint32_t> Fleet::most_of() const {
     return out;
 }
 
-void Fleet::compact(const std::vector<std::uint32_t>& nodes) {
+void Machines::compact(const std::vector<std::uint32_t>& nodes) {
     std::uint32_t first = 0;
     for (std::size_t kind = 0; kind < kinds_.size(); ++kind) {
         std::uint32_t kept = 0;
@@ -205,8 +205,8 @@ void Fleet::compact(const std::vector<std::uint32_t>& nodes) {
     }
 }
 
-void Fleet::widen(std::uint32_t nodes) {
+void Machines::widen(std::uint32_t nodes) {
     places_.resize(std::max<std::size_t>(places_.size(), nodes), kNone);
 }
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

@@ -3,15 +3,15 @@
 
 #include "workloads/faults/campaign.hpp"
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
-class Fleet {
+class Machines {
   public:
     static constexpr std::uint32_t kNone = 0xFFFFFFFFU;
 
     /// `kinds`: how many places are of each kind, in order; empty: any machine fills any place. With kinds no machine comes from
     /// outside of the job.
-    Fleet(const FaultsSpec& spec, std::uint32_t nodes, std::vector<std::uint32_t> kinds, std::uint64_t seed);
+    Machines(const FaultsSpec& spec, std::uint32_t nodes, std::vector<std::uint32_t> kinds, std::uint64_t seed);
 
     [[nodiscard]] const std::vector<std::uint32_t>& places() const { return places_; }
     [[nodiscard]] std::uint32_t machine_at(std::uint32_t place) const {
@@ -70,4 +70,4 @@ class Fleet {
     std::vector<std::uint32_t> standbys_, pool_, spares_;  ///< taken from the back
 };
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

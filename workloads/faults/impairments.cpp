@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 const Impairments::Active* Impairments::find(std::uint32_t id) const {
     const auto found = std::find_if(active_.begin(), active_.end(), [&](const Active& one) { return one.id == id; });
@@ -22,14 +22,14 @@ double Impairments::store_factor() const {
 
 namespace {
 
-bool in_job(const Impairments::Active& one, const Fleet& fleet) {
+bool in_job(const Impairments::Active& one, const Machines& fleet) {
     return one.fault.place.what != Place::What::storage &&
-           (one.machine == Fleet::kNone || fleet.place_of(one.machine) != Fleet::kNone);
+           (one.machine == Machines::kNone || fleet.place_of(one.machine) != Machines::kNone);
 }
 
 }  // namespace
 
-bool Impairments::stalls(const Fleet& fleet, const JobShape& shape) const {
+bool Impairments::stalls(const Machines& fleet, const JobShape& shape) const {
     return std::any_of(active_.begin(), active_.end(), [&](const Active& one) {
         if (one.fault.kind != FaultKind::link_flap || !in_job(one, fleet)) {
             return false;
@@ -38,14 +38,14 @@ bool Impairments::stalls(const Fleet& fleet, const JobShape& shape) const {
     });
 }
 
-std::vector<Impairment> Impairments::of_job(const Fleet& fleet, const JobShape& shape) const {
+std::vector<Impairment> Impairments::of_job(const Machines& fleet, const JobShape& shape) const {
     std::vector<Impairment> out;
     for (const Active& one : active_) {
         if (!in_job(one, fleet)) {
             continue;
         }
         Impairment impairment{one.fault.kind, one.fault.place, one.fault.factor};
-        if (one.machine != Fleet::kNone) {
+        if (one.machine != Machines::kNone) {
             const std::uint32_t place = fleet.place_of(one.machine);
             const std::uint32_t per_node = one.fault.place.what == Place::What::gpu   ? shape.gpus_per_node
                                            : one.fault.place.what == Place::What::nic ? shape.nics_per_node
@@ -61,7 +61,7 @@ std::vector<Impairment> Impairments::of_job(const Fleet& fleet, const JobShape& 
     return out;
 }
 
-Cause Impairments::cause(const Fleet& fleet) const {
+Cause Impairments::cause(const Machines& fleet) const {
     for (const Active& one : active_) {
         if (in_job(one, fleet)) {
             return one.fault.kind == FaultKind::slow        ? Cause::stragglers
@@ -72,4 +72,4 @@ Cause Impairments::cause(const Fleet& fleet) const {
     return Cause::network;
 }
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

@@ -3,14 +3,14 @@
 
 #include "workloads/faults/fleet.hpp"
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 class Impairments {
   public:
     struct Active {
         std::uint32_t id;
         Fault fault;
-        std::uint32_t machine;  ///< that has it, or Fleet::kNone
+        std::uint32_t machine;  ///< that has it, or Machines::kNone
     };
 
     /// Returns the number by which it can be named.
@@ -30,15 +30,15 @@ class Impairments {
     /// Share of the store's bandwidth that is left; 0 in an outage.
     [[nodiscard]] double store_factor() const;
     /// True while a link that the job cannot do without is silent.
-    [[nodiscard]] bool stalls(const Fleet& fleet, const JobShape& shape) const;
+    [[nodiscard]] bool stalls(const Machines& fleet, const JobShape& shape) const;
     /// What slows an iteration, in order and by the places of now.
-    [[nodiscard]] std::vector<Impairment> of_job(const Fleet& fleet, const JobShape& shape) const;
+    [[nodiscard]] std::vector<Impairment> of_job(const Machines& fleet, const JobShape& shape) const;
     /// What the time that they add is booked to: the cause of the one that is there longest.
-    [[nodiscard]] Cause cause(const Fleet& fleet) const;
+    [[nodiscard]] Cause cause(const Machines& fleet) const;
 
   private:
     std::vector<Active> active_;  ///< in the order of their start
     std::uint32_t next_ = 0;
 };
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

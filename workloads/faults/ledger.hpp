@@ -6,7 +6,7 @@
 #include <array>
 #include <cstddef>
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 enum class Cause {
     useful,              ///< training whose result is kept, at the speed without faults
@@ -53,4 +53,4 @@ class Tally {
     std::array<std::int64_t, kCauses> ns_{};
 };
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 namespace {
 
@@ -91,4 +91,4 @@ void LinkFaults::apply(std::size_t index, Dispatcher& dispatcher) const {
     }
 }
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

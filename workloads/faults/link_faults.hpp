@@ -11,7 +11,7 @@
 #include "sim/network/fabric.hpp"
 #include "workloads/faults/spec.hpp"
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 /// Links that a fault takes a share of; none: it is on no link.
 [[nodiscard]] std::vector<ResourceId> links_of(const Fault& fault, const Fabric& fabric);
@@ -34,4 +34,4 @@ class LinkFaults final : public TaskSource {
     std::vector<bool> active_;
 };
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

@@ -5,7 +5,7 @@
 #include <exception>
 #include <thread>
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 std::vector<CampaignResult> run_campaigns(const CampaignPlan& plan, JobModel& job, std::uint64_t seed,
                                           std::uint64_t runs, unsigned threads) {
@@ -78,4 +78,4 @@ MeanInterval mean_interval(const std::vector<double>& samples, double level) {
     return out;
 }
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 namespace {
 
@@ -372,7 +372,8 @@ void check_faults(const YamlNode& node, const std::vector<ProcessSpec>& processe
     }
 }
 
-void check(const YamlNode& node, const FaultsSpec& faults, const JobShape& shape, std::vector<Diagnostic>& errors) {
+void check_spec(const YamlNode& node, const FaultsSpec& faults, const JobShape& shape,
+                std::vector<Diagnostic>& errors) {
     check_faults(node, faults.processes, faults.events, shape, errors);
     const auto section_error = [&](const char* section, const std::string& text) {
         const YamlNode* found = node.find(section);
@@ -407,4 +408,4 @@ double interruption_rate(const FaultsSpec& faults, const JobShape& shape) {
     return rate;
 }
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

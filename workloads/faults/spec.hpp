@@ -8,7 +8,7 @@
 #include "workloads/faults/processes/process.hpp"
 #include "workloads/faults/stragglers.hpp"
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 /// Faults that are drawn.
 struct ProcessSpec {
@@ -102,7 +102,7 @@ void describe_given(Fields& fields, FaultsSpec& faults);
 void describe_campaign(Fields& fields, FaultsSpec& faults);
 
 /// What single fields cannot see. `node`: the section, for positions.
-void check(const YamlNode& node, const FaultsSpec& faults, const JobShape& shape, std::vector<Diagnostic>& errors);
+void check_spec(const YamlNode& node, const FaultsSpec& faults, const JobShape& shape, std::vector<Diagnostic>& errors);
 
 /// Interruptions of the whole job per second that processes bring: those that stop it, not those that slow it.
 [[nodiscard]] double interruption_rate(const FaultsSpec& faults, const JobShape& shape);
@@ -116,4 +116,4 @@ struct TimedFault {
 /// Throws ConfigError with every bad line.
 [[nodiscard]] std::vector<TimedFault> read_fault_trace(const std::string& path, const JobShape& shape);
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

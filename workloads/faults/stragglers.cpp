@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 namespace {
 
@@ -125,8 +125,8 @@ void describe(Fields& fields, CodingSpec& coding) {
         });
 }
 
-void check(const YamlNode& node, const StragglerSpec& stragglers, const CodingSpec& coding, std::int64_t workers,
-           std::vector<Diagnostic>& errors) {
+void check_spec(const YamlNode& node, const StragglerSpec& stragglers, const CodingSpec& coding, std::int64_t workers,
+                std::vector<Diagnostic>& errors) {
     const auto at = [&](const char* section, const char* key) -> const Mark& {
         const YamlNode* found = node.find(section);
         const YamlNode* inner = found != nullptr ? found->find(key) : nullptr;
@@ -191,4 +191,4 @@ RoundsPlayed play_rounds(const StragglerSpec& stragglers, const CodingSpec& codi
     return {sum.round_s / rounds, sum.late / rounds, sum.waited / rounds};
 }
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

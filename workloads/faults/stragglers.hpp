@@ -12,7 +12,7 @@
 
 #include "workloads/faults/codes/code.hpp"
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 struct StragglerSpec {
     bool given = false;
@@ -40,8 +40,8 @@ struct CodingSpec {
 void describe(Fields& fields, StragglerSpec& stragglers);
 void describe(Fields& fields, CodingSpec& coding);
 /// What single fields cannot see. `node`: of the section that has both.
-void check(const YamlNode& node, const StragglerSpec& stragglers, const CodingSpec& coding, std::int64_t workers,
-           std::vector<Diagnostic>& errors);
+void check_spec(const YamlNode& node, const StragglerSpec& stragglers, const CodingSpec& coding, std::int64_t workers,
+                std::vector<Diagnostic>& errors);
 
 /// Seconds of an iteration of one model without stragglers and codes, by what they depend on.
 struct RoundParts {
@@ -59,4 +59,4 @@ struct RoundsPlayed {
 [[nodiscard]] RoundsPlayed play_rounds(const StragglerSpec& stragglers, const CodingSpec& coding, std::int64_t workers,
                                        const RoundParts& parts, std::uint64_t seed);
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

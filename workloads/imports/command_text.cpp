@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::inline imports {
+namespace orrery::imports {
 
 namespace {
 
@@ -237,4 +237,4 @@ std::string yaml_section(const std::string& section, const YamlLines& lines) {
     return out;
 }
 
-}  // namespace orrery::inline imports
+}  // namespace orrery::imports

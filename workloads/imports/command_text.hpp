@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline imports {
+namespace orrery::imports {
 
 class CommandText {
   public:
@@ -46,4 +46,4 @@ class CommandText {
 using YamlLines = std::vector<std::pair<std::string, std::string>>;
 [[nodiscard]] std::string yaml_section(const std::string& section, const YamlLines& lines);
 
-}  // namespace orrery::inline imports
+}  // namespace orrery::imports

@@ -13,7 +13,7 @@
 
 #include <cmath>
 
-namespace orrery::inline imports {
+namespace orrery::imports {
 
 namespace {
 
@@ -151,4 +151,4 @@ std::vector<ImportOption> options() {
 extern const Importer kGraphCsvImporter = {
     "graph-csv", "a table of links (from, to, rate, latency, count), as a fabric", options(), read_table, "yaml"};
 
-}  // namespace orrery::inline imports
+}  // namespace orrery::imports

@@ -11,7 +11,7 @@
 #include <limits>
 #include <numeric>
 
-namespace orrery::inline imports {
+namespace orrery::imports {
 
 namespace {
 
@@ -281,4 +281,4 @@ Imported GraphText::as_scenario(const ImportInput& input, const char* format, Im
     return out;
 }
 
-}  // namespace orrery::inline imports
+}  // namespace orrery::imports

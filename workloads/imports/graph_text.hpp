@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline imports {
+namespace orrery::imports {
 
 /// Switches and hosts with the links between them, both directions each. Base units.
 class GraphText {
@@ -68,4 +68,4 @@ class GraphText {
 /// Options of every format of graphs.
 [[nodiscard]] std::vector<ImportOption> graph_options();
 
-}  // namespace orrery::inline imports
+}  // namespace orrery::imports

@@ -19,7 +19,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-namespace orrery::inline imports {
+namespace orrery::imports {
 
 namespace {
 
@@ -273,4 +273,4 @@ extern const Importer kGraphMlImporter = {"graphml", "a graph of switches and ho
                                           graph_options(),
                                           [](const ImportInput& input) { return GraphmlReader(input).run(); }, "yaml"};
 
-}  // namespace orrery::inline imports
+}  // namespace orrery::imports

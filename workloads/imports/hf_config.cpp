@@ -16,7 +16,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline imports {
+namespace orrery::imports {
 
 namespace {
 
@@ -392,4 +392,4 @@ extern const Importer kHuggingFaceImporter = {"hf-config",
                                               read_config,
                                               "yaml"};
 
-}  // namespace orrery::inline imports
+}  // namespace orrery::imports

@@ -21,7 +21,7 @@
 #include <span>
 #include <sstream>
 
-namespace orrery::inline imports {
+namespace orrery::imports {
 
 namespace {
 
@@ -377,4 +377,4 @@ Imported read_topology(const ImportInput& input) {
 extern const Importer kHtsimImporter = {
     "htsim", "a topology file of htsim (.topo, two or three tiers), as a fabric", {}, read_topology, "yaml"};
 
-}  // namespace orrery::inline imports
+}  // namespace orrery::imports

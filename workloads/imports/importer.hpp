@@ -17,7 +17,7 @@
 #include <string_view>
 #include <vector>
 
-namespace orrery::inline imports {
+namespace orrery::imports {
 
 /// Counts by their words, such as "kernels" or "events of category cpu_op".
 class ImportNotes {
@@ -106,4 +106,4 @@ struct Importer {
 /// Reads `input` as `format`. Throws ConfigError for an option that belongs to other formats, too.
 [[nodiscard]] Imported import_file(const std::string& format, const ImportInput& input);
 
-}  // namespace orrery::inline imports
+}  // namespace orrery::imports

@@ -18,7 +18,7 @@
 #include <limits>
 #include <set>
 
-namespace orrery::inline imports {
+namespace orrery::imports {
 
 namespace {
 
@@ -396,4 +396,4 @@ Imported read_infragraph(const ImportInput& input) {
 extern const Importer kInfraGraphImporter = {"infragraph", "an InfraGraph description (YAML or JSON), as a fabric",
                                              graph_options(), read_infragraph, "yaml"};
 
-}  // namespace orrery::inline imports
+}  // namespace orrery::imports

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
-namespace orrery::inline imports {
+namespace orrery::imports {
 
 Diagnostic json_problem(const std::string& file, const std::exception& problem, int lines) {
     // "[json.exception.parse_error.101] parse error at line 2, column 5: syntax error while ..."
@@ -46,4 +46,4 @@ void require_shallow_json(std::string_view text, const std::string& file) {
     }
 }
 
-}  // namespace orrery::inline imports
+}  // namespace orrery::imports

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace orrery::inline imports {
+namespace orrery::imports {
 
 /// What the parser says of broken JSON, at its line and column; `lines`: those of the file before the text that was parsed.
 [[nodiscard]] Diagnostic json_problem(const std::string& file, const std::exception& problem, int lines = 0);
@@ -18,4 +18,4 @@ namespace orrery::inline imports {
 /// Throws ConfigError for such a text.
 void require_shallow_json(std::string_view text, const std::string& file);
 
-}  // namespace orrery::inline imports
+}  // namespace orrery::imports

@@ -10,7 +10,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline imports {
+namespace orrery::imports {
 
 namespace {
 
@@ -238,4 +238,4 @@ extern const Importer kMegatronImporter = {"megatron-args",
                                            read_megatron_arguments,
                                            "yaml"};
 
-}  // namespace orrery::inline imports
+}  // namespace orrery::imports

@@ -23,7 +23,7 @@
 #include <sstream>
 #include <unordered_map>
 
-namespace orrery::inline imports {
+namespace orrery::imports {
 
 namespace {
 
@@ -335,4 +335,4 @@ extern const Importer kOtlpImporter = {"otlp",
                                        [](const ImportInput& input) { return OtlpReader(input).run(); },
                                        "csv"};
 
-}  // namespace orrery::inline imports
+}  // namespace orrery::imports

@@ -12,7 +12,7 @@
 #include <filesystem>
 #include <sstream>
 
-namespace orrery::inline replay {
+namespace orrery::replay {
 
 extern const Importer kPyTorchImporter;
 extern const Importer kNsysImporter;
@@ -20,9 +20,9 @@ extern const Importer kChakraImporter;
 extern const Importer kGoalImporter;
 extern const Importer kAicbImporter;
 
-}  // namespace orrery::inline replay
+}  // namespace orrery::replay
 
-namespace orrery::inline imports {
+namespace orrery::imports {
 
 extern const Importer kOtlpImporter;
 extern const Importer kMegatronImporter;
@@ -128,4 +128,4 @@ std::string Importer::default_output(const std::string& input) const {
     return std::filesystem::path(unpacked_name(input)).stem().string() + "." + extension;
 }
 
-}  // namespace orrery::inline imports
+}  // namespace orrery::imports

@@ -11,7 +11,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline imports {
+namespace orrery::imports {
 
 namespace {
 
@@ -140,4 +140,4 @@ extern const Importer kVllmImporter = {"vllm-args",
                                        read_vllm_arguments,
                                        "yaml"};
 
-}  // namespace orrery::inline imports
+}  // namespace orrery::imports

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <charconv>
 
-namespace orrery::inline imports {
+namespace orrery::imports {
 
 namespace {
 
@@ -278,4 +278,4 @@ std::string XmlText::decoded(std::string_view raw) const {
     return out;
 }
 
-}  // namespace orrery::inline imports
+}  // namespace orrery::imports

@@ -3,12 +3,14 @@
 //
 // Limits: UTF-8, no namespaces, no entities but the five of XML and numbers; a document type is passed over.
 
+#include "sim/base/namespaces.hpp"
+
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-namespace orrery::inline imports {
+namespace orrery::imports {
 
 class XmlText {
   public:
@@ -67,4 +69,4 @@ class XmlText {
     std::vector<Open> open_;
 };
 
-}  // namespace orrery::inline imports
+}  // namespace orrery::imports

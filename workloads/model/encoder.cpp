@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-namespace orrery::inline model {
+namespace orrery::model {
 
 void describe(Fields& fields, EncoderSpec& encoder) {
     fields.integer({"layers", "transformer layers", true, 1, 10000}, encoder.layers);
@@ -121,4 +121,4 @@ std::vector<ModelProblem> encoder_problems(const ModelSpec& model) {
     return out;
 }
 
-}  // namespace orrery::inline model
+}  // namespace orrery::model

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline model {
+namespace orrery::model {
 
 namespace {
 
@@ -31,4 +31,4 @@ double holders_reached(const ExpertsSpec& experts, double holders) {
     return touched(open, std::max(topk, count * chosen / groups), topk);
 }
 
-}  // namespace orrery::inline model
+}  // namespace orrery::model

@@ -8,7 +8,7 @@
 #include <array>
 #include <utility>
 
-namespace orrery::inline model {
+namespace orrery::model {
 
 namespace {
 
@@ -134,4 +134,4 @@ std::vector<ModelProblem> hybrid_problems(const ModelSpec& model) {
     return out;
 }
 
-}  // namespace orrery::inline model
+}  // namespace orrery::model

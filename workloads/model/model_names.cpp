@@ -10,7 +10,7 @@
 #include <cctype>
 #include <fstream>
 
-namespace orrery::inline model {
+namespace orrery::model {
 
 namespace {
 
@@ -244,4 +244,4 @@ double active_parameters(const ModelSpec& model) {
     return model.parameters() - static_cast<double>(model.expert_layers()) * model.routed_parameters() * idle;
 }
 
-}  // namespace orrery::inline model
+}  // namespace orrery::model

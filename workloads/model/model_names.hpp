@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline model {
+namespace orrery::model {
 
 struct ModelSpec;
 
@@ -53,4 +53,4 @@ struct ModelSource {
 /// Parameters that a token uses: all but those of the routed experts that it does not go to. With both tables.
 [[nodiscard]] double active_parameters(const ModelSpec& model);
 
-}  // namespace orrery::inline model
+}  // namespace orrery::model

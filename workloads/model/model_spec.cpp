@@ -1,6 +1,6 @@
 #include "workloads/model/model_spec.hpp"
 
-namespace orrery::inline model {
+namespace orrery::model {
 
 std::int64_t ModelSpec::windowed_layers() const {
     return window == 0 ? 0 : full_every > 0 ? layers - layers / full_every : layers;
@@ -235,4 +235,4 @@ void complete(ModelSpec& model) {
     }
 }
 
-}  // namespace orrery::inline model
+}  // namespace orrery::model

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline model {
+namespace orrery::model {
 
 /// Feed-forward layers in which a router sends each token to a few of many experts.
 struct ExpertsSpec {
@@ -130,7 +130,8 @@ struct ModelSpec {
     std::int64_t window = 0;      ///< sliding-window attention; 0: full
     std::int64_t full_every = 0;  ///< every so many layers attend to everything in spite of the window; 0: none
     bool dropout = false;
-    bool biases = false;  ///< of attention's and dense feed-forward products; like those of norms, their weights are not counted
+    bool biases =
+        false;  ///< of attention's and dense feed-forward products; like those of norms, their weights are not counted
     QueryKeyNorm query_key_norm = QueryKeyNorm::none;
     ExpertsSpec experts;
     LatentSpec latent;
@@ -199,4 +200,4 @@ struct ModelProblem {
 [[nodiscard]] ModelSpec encoder_layers(const EncoderSpec& encoder);
 void describe(Fields& fields, EncoderSpec& encoder);
 
-}  // namespace orrery::inline model
+}  // namespace orrery::model

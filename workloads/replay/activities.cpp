@@ -9,7 +9,7 @@
 #include <cctype>
 #include <unordered_map>
 
-namespace orrery::inline replay {
+namespace orrery::replay {
 
 namespace {
 
@@ -328,4 +328,4 @@ std::optional<CollectiveOp> collective_of_kernel(const std::string& name) {
     return std::nullopt;
 }
 
-}  // namespace orrery::inline replay
+}  // namespace orrery::replay

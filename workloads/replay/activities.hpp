@@ -14,11 +14,11 @@
 
 #include <optional>
 
-namespace orrery::inline imports {
+namespace orrery::imports {
 class ImportNotes;
 }
 
-namespace orrery::inline replay {
+namespace orrery::replay {
 
 struct HostCall {
     enum class Kind { launch, sync_device, sync_stream, other };
@@ -61,4 +61,4 @@ struct StreamWait {
 /// The collective that a communication library's kernel carries out, by its name; none for other kernels.
 [[nodiscard]] std::optional<CollectiveOp> collective_of_kernel(const std::string& name);
 
-}  // namespace orrery::inline replay
+}  // namespace orrery::replay

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-namespace orrery::inline replay {
+namespace orrery::replay {
 
 static std::string problem_of(const MemoryWork& work, const NodeHost& host) {
     const std::size_t tier = host.find(work.tier);
@@ -89,4 +89,4 @@ std::vector<double> core_seconds(const ReplayTrace& trace, const ReplayDevices& 
     return out;
 }
 
-}  // namespace orrery::inline replay
+}  // namespace orrery::replay

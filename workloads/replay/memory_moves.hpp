@@ -5,7 +5,7 @@
 
 #include "workloads/replay/replay.hpp"
 
-namespace orrery::inline replay {
+namespace orrery::replay {
 
 /// The node's memories for a program that moves some of their bytes, else nothing. Throws InfeasibleError where a node has none, and
 /// ConfigError for a tier that it does not have or whose rows nobody can read.
@@ -22,4 +22,4 @@ struct MemoryMove {
 /// s of each work that runs on small cores; -1 of others.
 [[nodiscard]] std::vector<double> core_seconds(const ReplayTrace& trace, const ReplayDevices& devices);
 
-}  // namespace orrery::inline replay
+}  // namespace orrery::replay

@@ -4,7 +4,7 @@
 #include <cctype>
 #include <vector>
 
-namespace orrery::inline replay {
+namespace orrery::replay {
 
 std::string device_preset_of(const std::string& name) {
     std::string plain = " ";
@@ -56,4 +56,4 @@ std::string device_preset_of(const std::string& name) {
     return found == kKnown.end() ? "" : found->preset;
 }
 
-}  // namespace orrery::inline replay
+}  // namespace orrery::replay

@@ -10,7 +10,7 @@
 #include <deque>
 #include <set>
 
-namespace orrery::inline replay {
+namespace orrery::replay {
 
 namespace {
 
@@ -732,4 +732,4 @@ ReplayResult ReplayRun::result(bool timeline) const {
     return result;
 }
 
-}  // namespace orrery::inline replay
+}  // namespace orrery::replay

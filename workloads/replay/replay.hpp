@@ -25,7 +25,7 @@
 
 #include <functional>
 
-namespace orrery::inline replay {
+namespace orrery::replay {
 
 enum class ReplayCommunication { recorded, simulated };
 
@@ -101,4 +101,4 @@ class ReplayRun {
     Executor* executor_ = nullptr;
 };
 
-}  // namespace orrery::inline replay
+}  // namespace orrery::replay

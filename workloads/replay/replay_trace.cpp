@@ -13,7 +13,7 @@
 #include <cmath>
 #include <set>
 
-namespace orrery::inline replay {
+namespace orrery::replay {
 
 namespace {
 
@@ -396,4 +396,4 @@ std::string format_replay(const ReplayTrace& trace) {
     return fmt::to_string(out);
 }
 
-}  // namespace orrery::inline replay
+}  // namespace orrery::replay

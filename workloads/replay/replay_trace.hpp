@@ -32,7 +32,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline replay {
+namespace orrery::replay {
 
 enum class ReplayKind : std::uint8_t { kernel, host, copy, collective, send, recv };
 [[nodiscard]] const std::vector<std::string>& replay_kind_names();
@@ -100,4 +100,4 @@ struct ReplayTrace {
 /// Text that reads back to the same trace.
 [[nodiscard]] std::string format_replay(const ReplayTrace& trace);
 
-}  // namespace orrery::inline replay
+}  // namespace orrery::replay

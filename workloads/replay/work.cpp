@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <map>
 
-namespace orrery::inline replay {
+namespace orrery::replay {
 
 namespace {
 
@@ -172,4 +172,4 @@ std::optional<Operation> parse_work(std::string_view text, std::string& problem)
     return streaming;
 }
 
-}  // namespace orrery::inline replay
+}  // namespace orrery::replay

@@ -22,7 +22,7 @@
 #include <string>
 #include <string_view>
 
-namespace orrery::inline replay {
+namespace orrery::replay {
 
 [[nodiscard]] std::string format_work(const Gemm& product);
 [[nodiscard]] std::string format_work(const Attention& attention);
@@ -53,4 +53,4 @@ struct CoreWork {
 /// The operation, or nothing and in `problem` why not.
 [[nodiscard]] std::optional<Operation> parse_work(std::string_view text, std::string& problem);
 
-}  // namespace orrery::inline replay
+}  // namespace orrery::replay

@@ -7,7 +7,7 @@
 #include <map>
 #include <tuple>
 
-namespace orrery::inline rl {
+namespace orrery::rl {
 
 namespace {
 
@@ -94,4 +94,4 @@ std::vector<WeightMove> reshard(const Fabric& fabric, const WeightHolders& from,
     return out.moves();
 }
 
-}  // namespace orrery::inline rl
+}  // namespace orrery::rl

@@ -14,7 +14,7 @@
 
 #include <vector>
 
-namespace orrery::inline rl {
+namespace orrery::rl {
 
 /// GPUs that hold a model. The rank of tensor shard t of replica r of stage s is first + strides; see `at`.
 struct WeightHolders {
@@ -40,4 +40,4 @@ struct WeightMove {
 [[nodiscard]] std::vector<WeightMove> reshard(const Fabric& fabric, const WeightHolders& from, const WeightHolders& to,
                                               double model_bytes);
 
-}  // namespace orrery::inline rl
+}  // namespace orrery::rl

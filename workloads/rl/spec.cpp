@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
-namespace orrery::inline rl {
+namespace orrery::rl {
 
 namespace {
 
@@ -52,7 +52,8 @@ void describe(Fields& fields, RlSpec& spec) {
     fields.section({"synchronisation", "how trained weights reach the generator"}, [&](Fields& inner) {
         inner.enumeration({"through", "from GPU to GPU over the fabric, or through a server of weights"},
                           {"fabric", "server"}, spec.weights);
-        inner.quantity({"bandwidth", "of the server, each way; 0 B/s: none", false, 0, 1e15}, Dimension::rate, spec.bandwidth);
+        inner.quantity({"bandwidth", "of the server, each way; 0 B/s: none", false, 0, 1e15}, Dimension::rate,
+                       spec.bandwidth);
     });
 }
 
@@ -104,4 +105,4 @@ std::vector<std::string> problems_of(const RlSpec& spec) {
     return out;
 }
 
-}  // namespace orrery::inline rl
+}  // namespace orrery::rl

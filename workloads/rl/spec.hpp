@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline rl {
+namespace orrery::rl {
 
 enum class RlAlgorithm { ppo, grpo, rloo };
 /// What a part of a step does. In the order in which a step needs them.
@@ -47,4 +47,4 @@ void describe(Fields& fields, RlSpec& spec);
 /// The same of its parts.
 [[nodiscard]] std::vector<std::string> problems_of(const RlSpec& spec, const std::vector<PartRole>& parts);
 
-}  // namespace orrery::inline rl
+}  // namespace orrery::rl

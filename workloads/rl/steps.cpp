@@ -6,7 +6,7 @@
 #include <map>
 #include <numeric>
 
-namespace orrery::inline rl {
+namespace orrery::rl {
 
 namespace {
 
@@ -161,4 +161,4 @@ StepsResult RlSteps::result() const {
     return out;
 }
 
-}  // namespace orrery::inline rl
+}  // namespace orrery::rl

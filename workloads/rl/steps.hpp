@@ -16,7 +16,7 @@
 
 #include <array>
 
-namespace orrery::inline rl {
+namespace orrery::rl {
 
 enum class StepPhase { generation, preparation, training, synchronisation };
 inline constexpr std::size_t kStepPhases = 4;
@@ -74,4 +74,4 @@ class RlSteps {
     Executor* executor_ = nullptr;
 };
 
-}  // namespace orrery::inline rl
+}  // namespace orrery::rl

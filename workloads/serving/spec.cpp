@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 namespace {
 
@@ -496,7 +496,7 @@ std::vector<std::string> problems_of(const EngineSpec& engine, const RequestsSpe
     return problems;
 }
 
-void check(const PhaseSpec& phase, const ModelSpec& model) {
+void check_spec(const PhaseSpec& phase, const ModelSpec& model) {
     const auto require = [](bool fits, const std::string& text, ErrorCode code = ErrorCode::infeasible) {
         if (!fits) {
             throw InfeasibleError(text, code);
@@ -676,4 +676,4 @@ EngineLimits limits_of(const EngineSpec& engine, const PhaseSpec& phase, const M
     return limits;
 }
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -8,7 +8,7 @@
 #include "workloads/serving/cost/kv_compression.hpp"
 #include "workloads/serving/requests/arrivals.hpp"
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 /// Replicas of one role.
 struct PhaseSpec {
@@ -119,7 +119,7 @@ void describe(Fields& fields, MeasureSpec& measure);
                                                    const ModelSpec& model);
 
 /// Throws InfeasibleError for a phase whose degrees do not divide the model.
-void check(const PhaseSpec& phase, const ModelSpec& model);
+void check_spec(const PhaseSpec& phase, const ModelSpec& model);
 
 /// Experts of a replica of this phase that the host keeps; nothing where all are on the devices. Throws InfeasibleError with the
 /// Bytes of weights on one rank of a stage of a phase's replica, copies of experts too.
@@ -134,4 +134,4 @@ void check(const PhaseSpec& phase, const ModelSpec& model);
 [[nodiscard]] EngineLimits limits_of(const EngineSpec& engine, const PhaseSpec& phase, const ModelSpec& model,
                                      const DeviceSpec& device);
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -9,7 +9,7 @@
 #include <optional>
 #include <sstream>
 
-namespace orrery::inline trace {
+namespace orrery::trace {
 
 namespace {
 
@@ -30,8 +30,8 @@ class Lines {
     void fail(const std::string& text, int column = 1) {
         errors_.push_back(Diagnostic{lines_.path(), lines_.number(), column, text, ErrorCode::malformed_trace});
         if (errors_.size() >= kMostErrors) {
-            errors_.push_back(
-                Diagnostic{lines_.path(), 0, 0, "and perhaps more: the file is read no further", ErrorCode::malformed_trace});
+            errors_.push_back(Diagnostic{lines_.path(), 0, 0, "and perhaps more: the file is read no further",
+                                         ErrorCode::malformed_trace});
             throw ConfigError(errors_);
         }
     }
@@ -479,4 +479,4 @@ std::vector<LinkEvent> read_link_events(const std::string& path, const Fabric& f
     return out;
 }
 
-}  // namespace orrery::inline trace
+}  // namespace orrery::trace

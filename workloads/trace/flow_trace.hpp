@@ -17,7 +17,7 @@
 
 #include "workloads/collective/message_run.hpp"
 
-namespace orrery::inline trace {
+namespace orrery::trace {
 
 /// Throws ConfigError with every bad line of the file. `classes`: names of those that its column class may name.
 [[nodiscard]] Schedule read_flows(const std::string& path, std::uint32_t hosts,
@@ -25,4 +25,4 @@ namespace orrery::inline trace {
 /// Throws ConfigError with every bad line of the file, and every link that the fabric lacks. `pauses`: its ports heed pauses.
 [[nodiscard]] std::vector<LinkEvent> read_link_events(const std::string& path, const Fabric& fabric, bool pauses);
 
-}  // namespace orrery::inline trace
+}  // namespace orrery::trace

@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 namespace {
 
@@ -190,4 +190,4 @@ double flops_per_token(const ModelSpec& model, const PlanSpec& plan) {
     return model.flops_per_token() - 2 * frozen + 6 * trained_parameters(model, plan);
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

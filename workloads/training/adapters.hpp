@@ -14,19 +14,21 @@
 // blocks of 64 with 8-bit scales, which have a 32-bit scale per 256: 4.127 bits a weight).
 // Validated by tests/workloads/training_adapters_test.cpp (closed forms) and `orrery validate energy`.
 
+#include "sim/base/namespaces.hpp"
+
 #include <cstdint>
 #include <string>
 #include <vector>
 
-namespace orrery::inline config {
+namespace orrery::config {
 class Fields;
 }
 
-namespace orrery::inline model {
+namespace orrery::model {
 struct ModelSpec;
 }
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 struct PlanSpec;
 
@@ -72,4 +74,4 @@ struct AdapterWeights {
 /// Model FLOPs of a token: those of the model, less the gradients of what is frozen, with those of the adapters.
 [[nodiscard]] double flops_per_token(const ModelSpec& model, const PlanSpec& plan);
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

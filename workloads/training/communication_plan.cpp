@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 void describe(Fields& fields, ShardingPlan& sharding) {
     constexpr double kMostRanks = 1'000'000;
@@ -174,4 +174,4 @@ double decompress_traffic(const PlanSpec& plan, double weights, double ranks) {
     return ranks * own.density * (1 - own.dense) * weights * (entry + 2 * kSector);
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

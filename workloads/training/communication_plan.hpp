@@ -2,15 +2,17 @@
 // What a plan says of communication beyond degrees: who shares weights, gradients and optimizer states, in how many bits they
 // travel, how rarely islands of replicas meet, and which gradients are left out.
 
+#include "sim/base/namespaces.hpp"
+
 #include <cstdint>
 #include <string>
 #include <vector>
 
-namespace orrery::inline config {
+namespace orrery::config {
 class Fields;
 }
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 struct PlanSpec;
 
@@ -89,4 +91,4 @@ struct CompressedBytes {
 [[nodiscard]] double compress_traffic(const PlanSpec& plan, double weights);
 [[nodiscard]] double decompress_traffic(const PlanSpec& plan, double weights, double ranks);
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -16,7 +16,7 @@
 #include <set>
 #include <tuple>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 void describe(Fields& fields, DocumentsPlan& documents) {
     fields.items({"lengths", "of the documents, as they are drawn"}, documents.lengths,
@@ -97,11 +97,12 @@ std::vector<std::int64_t> read_document_trace(const std::string& path, std::int6
         }
         double value = 0;
         if (!parse_number(line, value) || value < 1 || value != static_cast<double>(static_cast<std::int64_t>(value))) {
-            errors.push_back({path, file.number(), 1, fmt::format("'{}' is no length in tokens", line), ErrorCode::malformed_trace});
-        } else if (value > static_cast<double>(longest)) {
             errors.push_back(
-                {path, file.number(), 1,
-                 fmt::format("a document of {} tokens does not fit into a sequence of {}", line, longest), ErrorCode::malformed_trace});
+                {path, file.number(), 1, fmt::format("'{}' is no length in tokens", line), ErrorCode::malformed_trace});
+        } else if (value > static_cast<double>(longest)) {
+            errors.push_back({path, file.number(), 1,
+                              fmt::format("a document of {} tokens does not fit into a sequence of {}", line, longest),
+                              ErrorCode::malformed_trace});
         } else {
             out.push_back(static_cast<std::int64_t>(value));
         }
@@ -412,4 +413,4 @@ DocumentLayout lay_out_documents(const ModelSpec& model, const PlanSpec& plan, c
     return plan.documents.fill == DocumentFill::padded ? layout.padded(alone) : layout.fixed(std::move(alone));
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -17,19 +17,21 @@
 // fit, block-diagonal attention); Zeng et al., "Boosting Distributed Training Performance of the Unpadded BERT Model", arXiv:2208.08124.
 // Validated by tests/workloads/document_lengths_test.cpp: closed forms of padding, sums of squares, bounds of balance.
 
+#include "sim/base/namespaces.hpp"
+
 #include <compare>
 #include <cstdint>
 #include <string>
 #include <vector>
 
-namespace orrery::inline config {
+namespace orrery::config {
 class Fields;
 }
-namespace orrery::inline model {
+namespace orrery::model {
 struct ModelSpec;
 }
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 struct PlanSpec;
 
@@ -106,4 +108,4 @@ struct DocumentLayout {
 /// FLOPs of a forward and a backward pass over a document, whose tokens attend to it alone.
 [[nodiscard]] double document_flops(const ModelSpec& model, const PlanSpec& plan, double length);
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -6,7 +6,7 @@
 
 #include <utility>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 PlanProblems encoder_problems(const ModelSpec& model, const PlanSpec& plan) {
     PlanProblems out;
@@ -97,4 +97,4 @@ double encoder_activations(const ModelSpec& model, const PlanSpec& plan, const S
     return images * (layers + in_flight * projector);
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -17,7 +17,7 @@
 #include "workloads/training/communication_plan.hpp"
 #include "workloads/training/spec.hpp"
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 /// What is wrong with a plan for a model with an encoder; nothing for other models.
 [[nodiscard]] PlanProblems encoder_problems(const ModelSpec& model, const PlanSpec& plan);
@@ -35,4 +35,4 @@ namespace orrery::inline training {
 [[nodiscard]] double encoder_activations(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software,
                                          double in_flight);
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <set>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 namespace {
 
@@ -232,4 +232,4 @@ double ExpertExchange::combine(double tokens, Precision precision) const {
     return exchange(tokens, precision, true);
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

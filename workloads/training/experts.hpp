@@ -22,7 +22,7 @@
 #include "sim/network/collective.hpp"
 #include "workloads/training/spec.hpp"
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 /// Over the mean of all choices, had each expert as many.
 struct ExpertLoad {
@@ -48,7 +48,9 @@ class ExpertExchange {
     [[nodiscard]] double dispatch(double tokens, Precision precision) const;
     [[nodiscard]] double combine(double tokens, Precision precision) const;
     /// Seconds in which ranks gather so many bytes of weights that they have shares of, or sum and scatter their gradients.
-    [[nodiscard]] double gather(double bytes) const { return together(CollectiveOp::all_gather, expert_groups_, bytes); }
+    [[nodiscard]] double gather(double bytes) const {
+        return together(CollectiveOp::all_gather, expert_groups_, bytes);
+    }
     [[nodiscard]] double scatter(double bytes) const {
         return together(CollectiveOp::reduce_scatter, expert_groups_, bytes);
     }
@@ -83,4 +85,4 @@ class ExpertExchange {
     Groups rails_, nodes_;  ///< of expert groups: equal places on their nodes, and those of one node
 };
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

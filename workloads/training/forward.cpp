@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 double forward_seconds(const TrainingInput& input, double sequences) {
     const PlanSpec& plan = input.plan;
@@ -47,4 +47,4 @@ double forward_seconds(const TrainingInput& input, double sequences) {
     return way + (micro_batches - 1) * *std::max_element(seconds.begin(), seconds.end());
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -8,9 +8,9 @@
 
 #include "workloads/training/lower.hpp"
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 /// Seconds of the forward passes of `sequences` sequences, shared by the plan's replicas in whole micro-batches.
 [[nodiscard]] double forward_seconds(const TrainingInput& input, double sequences);
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

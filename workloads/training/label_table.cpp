@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 namespace {
 
@@ -46,4 +46,4 @@ std::uint32_t LabelTable::number_of(const TaskLabel& label, std::vector<TaskLabe
     return number;
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

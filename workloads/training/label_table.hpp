@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 class LabelTable {
   public:
@@ -23,4 +23,4 @@ class LabelTable {
     std::vector<std::uint32_t> numbers_;  ///< a power of two of them
 };
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 Lowering::Lowering(const TrainingInput& input, RankCopies ranks)
     : in_(input),
@@ -714,4 +714,4 @@ std::vector<std::uint32_t> layers_of_parts(const ModelSpec& model, const PlanSpe
     return {plan.stages.begin(), plan.stages.end()};
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

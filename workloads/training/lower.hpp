@@ -25,7 +25,7 @@
 
 #include <memory>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 /// A rank whose kernels take longer, and with them those of all ranks that share its micro-batches and layers.
 struct SlowRank {
@@ -64,7 +64,8 @@ struct TrainingInput {
     const NodeHost* host = nullptr;
     /// The documents of a step; null where the plan says nothing of them.
     std::shared_ptr<const DocumentLayout> documents = nullptr;
-    bool keep_flows = false;  ///< transfers keep their flows between nodes for whoever asks; those of routes_flows do anyway
+    bool keep_flows =
+        false;  ///< transfers keep their flows between nodes for whoever asks; those of routes_flows do anyway
     bool in_order = false;  ///< transfers take a link that they share one after another, and not each a part of it
 
     /// The same of any GPU's node.
@@ -138,4 +139,4 @@ class NodeMemories;
 /// `memory`: of the nodes, in a run, where the plan offloads.
 [[nodiscard]] TrainingGraph lower(const TrainingInput& input, const NodeMemories* memory = nullptr);
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -2,7 +2,7 @@
 
 #include "workloads/training/lowering.hpp"
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 std::uint32_t Lowering::kind_on(std::uint32_t rank) const {
     const std::int32_t micro_batch = out_.labels[label_].micro_batch;
@@ -58,4 +58,4 @@ void Lowering::join_rings() {
     }
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 Price Lowering::pass_price(std::uint32_t v, Layers layers, bool begins, bool ends, PassWork work) const {
     const std::uint32_t parts = in_.plan.parts();
@@ -76,4 +76,4 @@ MeasuredPipeline Lowering::measure(const std::vector<Layers>& layers) {
     return out;
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

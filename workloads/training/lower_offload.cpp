@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 namespace {
 constexpr double kStateBytes = 12;  // fp32 weight and both moments of Adam
@@ -344,4 +344,4 @@ void OffloadLowering::end_step(const TaskLists& after) {
     }
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

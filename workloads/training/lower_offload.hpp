@@ -14,7 +14,7 @@
 
 #include <array>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 class OffloadLowering : public UnitLowering {
   protected:
@@ -77,4 +77,4 @@ class OffloadLowering : public UnitLowering {
     TaskId norm_;
 };
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

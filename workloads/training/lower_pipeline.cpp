@@ -5,7 +5,7 @@
 #include <array>
 #include <cmath>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 PipelineLowering::PipelineLowering(const TrainingInput& input, RankCopies ranks)
     : UnitLowering(input, ranks),
@@ -369,4 +369,4 @@ std::optional<TrainingGraph> lower_pipeline(const TrainingInput& input, RankCopi
     return PipelineLowering(input, ranks).build();
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

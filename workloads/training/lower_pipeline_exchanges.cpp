@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 void PipelineLowering::move_units() {
     TaskLists inputs(rank_count());
@@ -253,4 +253,4 @@ void PipelineLowering::reduce_embeddings() {
     }
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

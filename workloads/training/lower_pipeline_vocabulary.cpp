@@ -1,6 +1,6 @@
 #include "workloads/training/lowering_pipeline.hpp"
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 void PipelineLowering::add_meetings() {
     const bool one_barrier = in_.plan.vocabulary == VocabularyParallel::one_barrier;
@@ -82,4 +82,4 @@ TaskId PipelineLowering::end_of(std::uint32_t rank, PassWork work, std::uint32_t
     return ends_[rank][at];
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

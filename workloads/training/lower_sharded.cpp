@@ -1,6 +1,6 @@
 #include "workloads/training/lower_offload.hpp"
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 namespace {
 
@@ -225,4 +225,4 @@ std::optional<TrainingGraph> lower_sharded(const TrainingInput& input, const Nod
     return ShardedLowering(input, memory, ranks).build();
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

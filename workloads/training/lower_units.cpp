@@ -1,6 +1,6 @@
 #include "workloads/training/lowering_units.hpp"
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 UnitLowering::UnitLowering(const TrainingInput& input, RankCopies ranks)
     : Lowering(input, ranks), reduced_(rank_count()) {
@@ -136,4 +136,4 @@ std::vector<TaskId> UnitLowering::all_of(const Group& group, const TaskLists& ta
     return out;
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

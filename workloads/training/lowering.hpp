@@ -9,7 +9,7 @@
 #include <map>
 #include <optional>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 /// Streams of a rank.
 inline constexpr std::uint8_t kComputeStream = 0;
@@ -235,4 +235,4 @@ class Lowering {
 [[nodiscard]] std::optional<TrainingGraph> lower_sharded(const TrainingInput& input, const NodeMemories* memory,
                                                          RankCopies ranks);
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 // A micro-batch visits the parts of the model in order. Place chunk * stages + stage holds one; of the parts, each is in one place or,
 // where micro-batches come from both ends, in two.
@@ -180,4 +180,4 @@ class PipelineLowering final : public UnitLowering {
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::pair<std::uint32_t, GroupTransfer>> sends_;
 };
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -14,7 +14,7 @@
 #include <map>
 #include <tuple>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 class UnitLowering : public Lowering {
   protected:
@@ -164,4 +164,4 @@ void UnitLowering::reduce(std::uint32_t stage, const Unit& unit, bool last_micro
     }
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

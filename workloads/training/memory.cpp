@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <iterator>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 namespace {
 
@@ -258,4 +258,4 @@ MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const Software
     return use;
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -10,7 +10,7 @@
 
 #include "workloads/training/spec.hpp"
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 /// Bytes of one rank.
 struct MemoryUse {
@@ -43,4 +43,4 @@ struct MemoryUse {
 void require_fits(const std::vector<MemoryUse>& stages, const std::vector<double>& capacity, const ModelSpec& model,
                   const PlanSpec& plan, const SoftwareSpec& software);
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -11,7 +11,7 @@
 #include <functional>
 #include <optional>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 namespace {
 
@@ -89,7 +89,7 @@ class Advice {
     // Of the fullest stage; nothing for a plan that cannot be.
     [[nodiscard]] std::optional<double> most_memory(const ModelSpec& model, const PlanSpec& plan) const {
         try {
-            check(model, plan, static_cast<std::uint32_t>(plan_.ranks()), Mark());
+            check_spec(model, plan, static_cast<std::uint32_t>(plan_.ranks()), Mark());
         } catch (const Error&) {
             return std::nullopt;
         }
@@ -194,4 +194,4 @@ void require_fits(const std::vector<MemoryUse>& stages, const std::vector<double
         ErrorCode::out_of_memory);
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 /// Names that commas divide, without the blanks around them.
 [[nodiscard]] inline std::vector<std::string> names_in(const std::string& text) {
@@ -20,4 +20,4 @@ namespace orrery::inline training {
     return out;
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 // The most ranks on a node, by group of the fabric; 0: none is there.
 static std::vector<std::int64_t> ranks_by_group(const TrainingInput& input) {
@@ -71,4 +71,4 @@ bool fits(const std::vector<HostUse>& hosts) {
     });
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -7,7 +7,7 @@
 #include "workloads/training/lower.hpp"
 #include "workloads/training/offload.hpp"
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 class NodeMemories {
   public:
@@ -42,4 +42,4 @@ struct HostUse {
 /// No tier is too small.
 [[nodiscard]] bool fits(const std::vector<HostUse>& hosts);
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 static void describe(Fields& fields, const Field& field, OffloadPlace& place) {
     fields.optional(field, place.given, [&](Fields& inner) {
@@ -229,4 +229,4 @@ void require_tiers(const std::vector<HostUse>& hosts) {
     }
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

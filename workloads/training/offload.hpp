@@ -11,7 +11,7 @@
 
 #include <utility>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 /// What can never be right about the plan's offloading.
 [[nodiscard]] std::vector<std::string> offload_problems(const ModelSpec& model, const PlanSpec& plan);
@@ -47,4 +47,4 @@ struct HostUse;
 /// Throws InfeasibleError that names the tiers which are too small, with what would be in them.
 void require_tiers(const std::vector<HostUse>& hosts);
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

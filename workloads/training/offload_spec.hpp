@@ -9,7 +9,7 @@
 
 #include <string>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 /// What is kept where: `fraction` of it in `tier`, what is left in `rest`, or on the device where there is no `rest`.
 struct OffloadPlace {
@@ -45,4 +45,4 @@ struct OffloadPlan {
 
 void describe(Fields& fields, OffloadPlan& offload);
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

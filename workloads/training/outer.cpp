@@ -7,7 +7,7 @@
 #include <map>
 #include <numeric>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 namespace {
 
@@ -201,4 +201,4 @@ OuterTimes outer_times(const TrainingInput& input, const TrainingGraph& inner, d
     return out;
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -15,7 +15,7 @@
 
 #include <vector>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 struct TrainingInput;
 struct TrainingGraph;
@@ -44,4 +44,4 @@ struct OuterTimes {
 /// The same with what the outer steps of this plan take on these links.
 [[nodiscard]] OuterTimes outer_times(const TrainingInput& input, const TrainingGraph& inner, double inner_step);
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -2,7 +2,7 @@
 
 #include "workloads/training/pass_writer.hpp"
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 // Frozen weights that are held in fewer bits than the product takes are written out before it.
 Alone PassCost::widening(const Product& product) const {
@@ -68,4 +68,4 @@ Price PassCost::gradient_sum(double weights) const {
     return price;
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -4,7 +4,7 @@
 
 #include <map>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 // Scores, softmax, weighted sum. Unfused: three passes over the s x s matrix; fused: one kernel.
 PassProgram PassCost::attention_core(LayerKind kind, Direction direction) const {
@@ -108,4 +108,4 @@ Attention PassCost::flash(LayerKind kind, double heads, double length, bool back
     return out;
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

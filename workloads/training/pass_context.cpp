@@ -8,7 +8,7 @@
 
 #include "workloads/training/pass_writer.hpp"
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 double PassCost::exchanged_keys() const {
     return (software_.repeats_keys ? model_.q_width() : model_.kv_width()) / t_;
@@ -77,8 +77,8 @@ void PassCost::write_two_way(Writer& out, const Alone& kernel, bool backward) co
         out.kernel("attention", kernel, 1, arrived);
         if (i > 0) {
             out.wait(found);
-            found = out.collective("what was found", PassStream::context, home,
-                                   out.program().last(PassStream::compute));
+            found =
+                out.collective("what was found", PassStream::context, home, out.program().last(PassStream::compute));
             if (!plan_.overlap_context || i + 1 == context_group_.size()) {
                 out.wait(found);
             }
@@ -91,8 +91,7 @@ void PassCost::write_two_way(Writer& out, const Alone& kernel, bool backward) co
 void PassCost::write_gathered_ring(Writer& out, const Alone& kernel, bool backward) const {
     const std::size_t pieces = context_group_.size();
     const double keys = 2 * tokens_ * exchanged_keys();
-    const Alone gather =
-        exchange(CollectiveOp::all_gather, context_group_, static_cast<double>(pieces) * keys * 2);
+    const Alone gather = exchange(CollectiveOp::all_gather, context_group_, static_cast<double>(pieces) * keys * 2);
     const Alone round = exchange(CollectiveOp::send_recv, context_group_, keys * 4);
     const PassProgram::Id gathered =
         out.collective("keys and values", PassStream::context, gather, out.program().last(PassStream::compute));
@@ -198,4 +197,4 @@ void PassCost::write_context(Writer& out, LayerKind kind, bool backward) const {
     }
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

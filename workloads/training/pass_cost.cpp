@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 namespace {
 
@@ -490,4 +490,4 @@ double PassCost::boundary_gather() const {
     return tensor_collective(CollectiveOp::all_gather, tokens_ * static_cast<double>(model_.hidden) * 2).seconds;
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -34,7 +34,7 @@
 #include <optional>
 #include <span>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 /// What the loss moves per logit, and in how many kernels.
 struct LossTraffic {
@@ -232,17 +232,17 @@ class PassCost {
     [[nodiscard]] Alone streaming(double bytes, double kernels = 1) const;
     [[nodiscard]] Alone loss_pass(double logits, bool backward) const;
     [[nodiscard]] Alone tensor_collective(CollectiveOp op, double bytes) const;
-    [[nodiscard]] Alone input_gather() const;  ///< of a block's input, under sequence parallelism
+    [[nodiscard]] Alone input_gather() const;     ///< of a block's input, under sequence parallelism
     [[nodiscard]] double gathered_bytes() const;  ///< a value of it
     /// Between a whole collective and a product: the sequence is put beside or apart from the batch, where the software does that.
     [[nodiscard]] bool copies_sequences() const {
         return software_.copies_sequences && plan_.sequence_parallel && tensor_group_.size() > 1;
     }
     [[nodiscard]] Alone sequence_copy(double bytes_a_value) const;
-    [[nodiscard]] Alone output_sum() const;    ///< of a block's output
-    [[nodiscard]] int pieces() const;          ///< that a product and its collective are cut into
-    [[nodiscard]] int gather_pieces() const;   ///< of gathers before products
-    [[nodiscard]] bool triggers() const;       ///< tiles of a product start the reduction after it
+    [[nodiscard]] Alone output_sum() const;   ///< of a block's output
+    [[nodiscard]] int pieces() const;         ///< that a product and its collective are cut into
+    [[nodiscard]] int gather_pieces() const;  ///< of gathers before products
+    [[nodiscard]] bool triggers() const;      ///< tiles of a product start the reduction after it
 
     const ModelSpec& model_;
     const PlanSpec& plan_;
@@ -262,7 +262,7 @@ class PassCost {
     double tensor_units_;              ///< the same of a tensor-parallel one
     double memory_rate_;               ///< of the main memory, as streaming kernels reach it, B/s
     double scan_rate_;                 ///< FLOP/s that kernels of a scan reach at most; 0: no such limit
-    bool scales_blocks_;               ///< the matrix units apply the scales of blocks, as all that have formats of 4 bits
+    bool scales_blocks_;  ///< the matrix units apply the scales of blocks, as all that have formats of 4 bits
     LossTraffic loss_;
     std::vector<GpuId> tensor_group_;
     std::vector<GpuId> context_group_;
@@ -274,4 +274,4 @@ class PassCost {
     std::shared_ptr<const Encoder> encoder_;  ///< null: there is none
 };
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

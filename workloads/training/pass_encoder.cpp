@@ -5,7 +5,7 @@
 
 #include <array>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 namespace {
 
@@ -196,4 +196,4 @@ PassProgram PassCost::encoder_projector(PassWork work) const {
     return out.program();
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 namespace {
 
@@ -169,8 +169,8 @@ void PassCost::write_expert_forward(Writer& out) const {
     PassProgram::Id combined = PassProgram::kNone;
     const auto send = [&] {
         moved = elsewhere ? PassProgram::kNone
-                          : out.collective("dispatch", PassStream::expert,
-                                           dispatch(plan_.experts.dispatch_precision), permuted);
+                          : out.collective("dispatch", PassStream::expert, dispatch(plan_.experts.dispatch_precision),
+                                           permuted);
     };
     send();
     if (beside) {
@@ -184,7 +184,8 @@ void PassCost::write_expert_forward(Writer& out) const {
         out.wait(arrived);
         write_sort(out);
         out.kernel("products of experts, in", forward_product(in, 1), in.times);
-        out.kernel("activation function of experts", stream_slowdown_ * streaming(share * expert_activation_bytes(false)));
+        out.kernel("activation function of experts",
+                   stream_slowdown_ * streaming(share * expert_activation_bytes(false)));
         out.kernel("products of experts, out", forward_product(last, 1), last.times);
         write_sort(out);
         if (!elsewhere) {
@@ -278,4 +279,4 @@ void PassCost::write_expert_backward(Writer& out, Part part) const {
     }
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

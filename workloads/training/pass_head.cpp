@@ -2,7 +2,7 @@
 
 #include "workloads/training/pass_writer.hpp"
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 Alone PassCost::loss_pass(double logits, bool backward) const {
     return stream_slowdown_ * (backward ? streaming(logits * loss_.backward_bytes, loss_.backward_kernels)
@@ -92,4 +92,4 @@ Price PassCost::final_norm(bool backward) const {
     return out.program().price();
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

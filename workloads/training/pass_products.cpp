@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 namespace {
 
@@ -306,4 +306,4 @@ void PassCost::write_input_gradients(Writer& out, std::span<const Block> blocks,
     }
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

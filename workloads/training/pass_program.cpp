@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 double Price::total() const {
     double sum = 0;
@@ -196,4 +196,4 @@ Price PassProgram::price() const {
     return price;
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -18,7 +18,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 /// What kernels or a collective take alone: seconds, and bytes of the main memory that they read and write meanwhile.
 struct Alone {
@@ -105,4 +105,4 @@ class PassProgram {
     double flops_ = 0;
 };
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

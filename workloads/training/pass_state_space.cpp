@@ -15,7 +15,7 @@
 #include <algorithm>
 #include <array>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 /// Sizes of a rank's scan.
 struct PassCost::ScanShape {
@@ -138,4 +138,4 @@ void PassCost::write_state_space(Writer& out, bool backward) const {
     write_stream(out, "norm after the scan", each * 6);
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

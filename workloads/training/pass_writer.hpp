@@ -3,7 +3,7 @@
 
 #include "workloads/training/pass_cost.hpp"
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 /// Writes the program of one direction of a pass, in the order in which the host launches it.
 class PassCost::Writer {
@@ -86,4 +86,4 @@ class PassCost::Writer {
     PassProgram program_;
 };
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -4,7 +4,7 @@
 #include <map>
 #include <unordered_map>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 void RankFolding::begin(std::uint32_t set, const GroupTransfer& first) {
     kinds_.push_back({set, first.latency.value(), first.propagation.value(), first.bytes.value(), {}});
@@ -67,4 +67,4 @@ std::optional<std::vector<RankFolding::Folded>> RankFolding::fold(const Fabric& 
     return out;
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 class RankFolding {
   public:
@@ -46,4 +46,4 @@ class RankFolding {
     bool alike_ = true;  ///< but for their demands
 };
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

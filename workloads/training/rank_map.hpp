@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 class RankMap {
   public:
@@ -58,4 +58,4 @@ class RankMap {
     std::uint32_t tensor_, context_, replicas_, stages_;
 };
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <optional>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 static void describe(Fields& fields, GridDimension& one) {
     const std::vector<std::string> names = {"S0", "S1", "B"};
@@ -126,4 +126,4 @@ std::vector<std::string> apply_signatures(PlanSpec& plan) {
     return out;
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

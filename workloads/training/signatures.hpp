@@ -15,15 +15,17 @@
 // Source: Yuan et al., "OneFlow: Redesign the Distributed Deep Learning Framework from Scratch", arXiv:2110.15032, section 3.1.
 // Validated by tests/workloads/signatures_test.cpp: equivalent plans run the same step.
 
+#include "sim/base/namespaces.hpp"
+
 #include <cstdint>
 #include <string>
 #include <vector>
 
-namespace orrery::inline config {
+namespace orrery::config {
 class Fields;
 }
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 struct PlanSpec;
 
@@ -48,4 +50,4 @@ void describe(Fields& fields, SignaturePlan& signatures);
 /// be the same.
 [[nodiscard]] std::vector<std::string> apply_signatures(PlanSpec& plan);
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -11,7 +11,7 @@
 #include <limits>
 #include <map>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 namespace {
 
@@ -318,4 +318,4 @@ TrainingResult TrainingRun::result(std::uint32_t timeline_ranks) const {
     return result;
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -8,7 +8,7 @@
 
 #include <optional>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 /// What a step makes of documents of unlike lengths.
 struct DocumentUse {
@@ -64,4 +64,4 @@ class TrainingRun {
     std::unique_ptr<TaskClock> clock_;  ///< where ranks are slow for a while
 };
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -12,7 +12,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 static void describe(Fields& fields, ExpertPlan& experts) {
     fields.integer({"expert", "ranks of a stage that a layer's experts are divided over", false, 1, 100'000},
@@ -635,7 +635,7 @@ static void check_context(const ModelSpec& model, const PlanSpec& plan, Problems
                     plan.tensor, inner, model.kv_heads));
 }
 
-void check(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, const Mark& mark) {
+void check_spec(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, const Mark& mark) {
     Problems problems{{}, {}, mark};
     const auto require = [&](bool fits, const std::string& text) { problems.require(fits, text); };
     problems.refuse(model.heads % model.kv_heads != 0,
@@ -714,4 +714,4 @@ void check(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, con
     }
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 /// selective: the attention core; half: half of each layer's products (every second one); full: whole layers; experts: the
 /// feed-forward of layers with experts, its dispatch included; modules: those of RecomputeModules.
@@ -315,6 +315,6 @@ struct RankWeights {
 
 /// Checks that the plan fits the model and the cluster. Throws ConfigError (at `mark`) for what can never be right and
 /// InfeasibleError for a plan that does not divide.
-void check(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, const Mark& mark);
+void check_spec(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus, const Mark& mark);
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 // Passes that a stage holds at its peak, each with the mean of the stage's chunks.
 static std::vector<double> held_by_stage(const PlanSpec& plan, const std::vector<std::vector<double>>& layers) {
@@ -121,4 +121,4 @@ std::vector<MemoryUse> memory_by_stage(const ModelSpec& model, const PlanSpec& p
     return out;
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 PlanProblems state_space_problems(const ModelSpec& model, const PlanSpec& plan) {
     PlanProblems out;
@@ -44,4 +44,4 @@ Sourced<double> usual_scan_efficiency() {
     return {0.51, "derived", "state-spaces/mamba issue 904: Mamba-2 1.3B on one H200, 239 TFLOP/s"};
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

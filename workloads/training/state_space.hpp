@@ -11,7 +11,7 @@
 #include "workloads/training/communication_plan.hpp"
 #include "workloads/training/spec.hpp"
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 /// What is wrong with a plan for a hybrid; nothing for other models.
 [[nodiscard]] PlanProblems state_space_problems(const ModelSpec& model, const PlanSpec& plan);
@@ -26,4 +26,4 @@ namespace orrery::inline training {
 /// 0.51 too, its 102.5 on A100 0.86.
 [[nodiscard]] Sourced<double> usual_scan_efficiency();
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

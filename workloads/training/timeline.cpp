@@ -11,7 +11,7 @@
 #include <map>
 #include <optional>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 namespace {
 
@@ -407,4 +407,4 @@ Timeline draw_iteration(const TrainingInput& input, const TrainingGraph& lowered
     return IterationDrawing(input, lowered, executor, memory, ranks).draw();
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

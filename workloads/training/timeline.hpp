@@ -13,7 +13,7 @@
 #include "sim/record/summary.hpp"
 #include "workloads/training/lower.hpp"
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 /// Exchanges and kernels inside passes that are drawn, over all stages.
 inline constexpr std::size_t kMostExchanges = 200'000;
@@ -26,4 +26,4 @@ inline constexpr const char* kKernelCategory = "kernel";
                                       const Executor& executor, const std::vector<MemoryUse>& memory,
                                       std::uint32_t ranks);
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 void describe(Fields& fields, ZerothOrderPlan& plan) {
     fields.integer(
@@ -58,4 +58,4 @@ DirectionKernels direction_kernels(const PlanSpec& plan, bool update) {
     return update ? DirectionKernels{2 + 4 + 4 + 6 + 4 + 6, 6} : DirectionKernels{2 + 4 + 4 + 6, 4};
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

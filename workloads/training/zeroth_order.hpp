@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 struct PlanSpec;
 
@@ -43,4 +43,4 @@ struct DirectionKernels {
 };
 [[nodiscard]] DirectionKernels direction_kernels(const PlanSpec& plan, bool update);
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 /// What kind of event an entity stands for; those of links, NICs and ports come first.
 enum class Timer : std::uint32_t {
@@ -46,4 +46,4 @@ struct Clock {
     }
 };
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 namespace {
 
@@ -388,4 +388,4 @@ void Crew::run(std::int64_t limit, bool ahead) {
     (void)hand_over();
 }
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

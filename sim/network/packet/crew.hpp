@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 class Crew {
   public:
@@ -91,4 +91,4 @@ class Crew {
     std::vector<std::thread> threads_;
 };
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <map>
 
-namespace orrery::inline network {
+namespace orrery::network {
 
 std::string problem_of(const LinkEvent& event, const Fabric& fabric, bool pauses) {
     const auto missing = [&](const char* lower, std::uint32_t lowers, const char* upper, std::uint32_t uppers) {
@@ -50,9 +50,9 @@ std::string problem_of(const LinkEvent& event, const Fabric& fabric, bool pauses
     return problem;
 }
 
-}  // namespace orrery::inline network
+}  // namespace orrery::network
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 namespace {
 
@@ -248,4 +248,4 @@ void Faults::check_deadlock() const {
         " in a circle (" + names + ")");
 }
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 class Faults {
   public:
@@ -48,4 +48,4 @@ class Faults {
     std::size_t left_ = 0;
 };
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <utility>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 namespace {
 constexpr unsigned kManyTimeouts = 6;                      // the logarithm of how many; assumed
@@ -520,4 +520,4 @@ void Nics::on_credit(const Packet& p) {
     }
 }
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -4,7 +4,7 @@
 #include <bit>
 #include <functional>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 namespace {
 constexpr std::uint32_t kMostFlows = 1U << 24;  // 8 GiB of records
@@ -150,4 +150,4 @@ std::uint32_t Flows::first_lost(const Flow& flow) const {
     return 0;
 }
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

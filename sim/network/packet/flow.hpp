@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 /// A message, or one of its subflows, between two NICs. Sender and receiver state in one place: what a packet that arrives touches lies
 /// in the first cache line, what one that leaves does in the first three.
@@ -230,4 +230,4 @@ class Flows {
     std::vector<std::vector<std::uint32_t>> free_bitmaps_;  ///< by the logarithm of their capacity
 };
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

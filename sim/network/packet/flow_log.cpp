@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 void FlowLog::begin(std::uint32_t flow, std::uint32_t message) {
     if (flow >= message_of_.size()) {
@@ -48,4 +48,4 @@ std::size_t FlowLog::memory() const {
     return out;
 }
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

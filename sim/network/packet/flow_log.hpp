@@ -12,7 +12,7 @@
 
 #include <vector>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 class FlowLog {
   public:
@@ -39,4 +39,4 @@ class FlowLog {
     std::vector<std::uint32_t> flows_;              ///< by message: those that are
 };
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

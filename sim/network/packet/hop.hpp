@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 // Puts a packet that leaves at `busy_until` onto the link.
 void Ports::launch(std::uint32_t port, Port& out, const Rate& rate, std::uint32_t packet) {
@@ -272,4 +272,4 @@ void Ports::enqueue(std::uint32_t port, std::uint32_t packet, Packet& p, std::in
     }
 }
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

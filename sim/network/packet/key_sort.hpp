@@ -7,6 +7,8 @@
 // last first, but for bytes in which all agree.
 // Validated by tests/sim/network/packet_engine_test.cpp.
 
+#include "sim/base/namespaces.hpp"
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -14,7 +16,7 @@
 #include <cstdint>
 #include <utility>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 inline constexpr std::size_t kFewKeys = 64;
 
@@ -125,4 +127,4 @@ inline void sort_many(std::uint64_t* keys, std::size_t count, std::uint64_t* to)
     }
 }
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -2,7 +2,7 @@
 
 #include "sim/network/packet/hop.hpp"
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 bool Ports::lane_may_send(std::uint32_t port, std::uint32_t lane, std::uint32_t size) const {
     const Lane& own = lanes_[std::size_t{port} * setup_.lanes + lane];
@@ -241,4 +241,4 @@ void Ports::drop_waiting_in_lane(std::uint32_t port, std::uint32_t number) {
     }
 }
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

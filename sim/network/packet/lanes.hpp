@@ -18,7 +18,7 @@
 
 #include <cstdint>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 /// A unit of room at the far end of a link, bytes.
 inline constexpr std::int64_t kCreditBlock = 64;
@@ -42,4 +42,4 @@ struct Lane {
     }
 };
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -1,10 +1,12 @@
 #pragma once
 // A change of a link during a packet run.
 
+#include "sim/base/namespaces.hpp"
+
 #include <cstdint>
 #include <string>
 
-namespace orrery::inline network {
+namespace orrery::network {
 
 class Fabric;
 
@@ -24,4 +26,4 @@ struct LinkEvent {
 /// Why a fabric cannot have this event, with the nearest link that it has; empty: it can. `pauses`: its ports heed pauses.
 [[nodiscard]] std::string problem_of(const LinkEvent& event, const Fabric& fabric, bool pauses);
 
-}  // namespace orrery::inline network
+}  // namespace orrery::network

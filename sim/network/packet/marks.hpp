@@ -2,12 +2,14 @@
 // What a sender remembers of when its packets left, where they may overtake each other: a few times for all packets in place of
 // one for each.
 
+#include "sim/base/namespaces.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <utility>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 class SendMarks {
   public:
@@ -59,4 +61,4 @@ class SendMarks {
     std::int64_t next_ = 0;  ///< ps, no mark before
 };
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

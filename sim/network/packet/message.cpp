@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
-std::uint32_t Messages::add(const Request& request, std::int64_t at) {
-    Message message;
+std::uint32_t Messages::add(const SendRequest& request, std::int64_t at) {
+    MessageState message;
     message.token = request.token;
     message.from = request.from;
     message.to = request.to;
@@ -54,7 +54,7 @@ void Messages::sort_completed() {
 }
 
 void Messages::fail(std::uint32_t id, const std::string& why) const {
-    const Message& message = messages_[id];
+    const MessageState& message = messages_[id];
     throw InfeasibleError("the message of " + std::to_string(message.bytes) + " bytes from GPU " +
                           std::to_string(message.from.value()) + " to GPU " + std::to_string(message.to.value()) +
                           " can never finish: " + why);
@@ -71,4 +71,4 @@ void Messages::fail_first(const std::string& why) const {
     fail(first, why);
 }
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

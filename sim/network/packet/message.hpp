@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 /// A message to send from one NIC's GPU to another's.
-struct Request {
+struct SendRequest {
     GpuId from;
     GpuId to;
     std::uint64_t bytes = 0;
@@ -24,7 +24,7 @@ struct Request {
     bool sampled = false;  ///< what its flows do is recorded, where PacketSpec::flow_samples says when
 };
 
-struct Message {
+struct MessageState {
     std::uint64_t token = 0;
     std::uint64_t hash = 0;
     GpuId from;
@@ -62,12 +62,12 @@ struct Ended {
 /// All messages of a run.
 class Messages {
   public:
-    [[nodiscard]] Message& operator[](std::uint32_t id) { return messages_[id]; }
-    [[nodiscard]] const Message& operator[](std::uint32_t id) const { return messages_[id]; }
+    [[nodiscard]] MessageState& operator[](std::uint32_t id) { return messages_[id]; }
+    [[nodiscard]] const MessageState& operator[](std::uint32_t id) const { return messages_[id]; }
     [[nodiscard]] std::uint32_t size() const { return messages_.size(); }
 
     /// Whoever starts a message, at this time, sets its hash and its parts.
-    [[nodiscard]] std::uint32_t add(const Request& request, std::int64_t at);
+    [[nodiscard]] std::uint32_t add(const SendRequest& request, std::int64_t at);
     /// One of its flows has ended at this time, ps; with the last it is complete. Calls come in the order of time.
     void finish_part(std::uint32_t id, std::int64_t at);
     /// It will not complete.
@@ -90,14 +90,12 @@ class Messages {
     /// Throws InfeasibleError that says why this one can never finish; the first that is not finished.
     [[noreturn]] void fail(std::uint32_t id, const std::string& why) const;
     [[noreturn]] void fail_first(const std::string& why) const;
-    [[nodiscard]] std::size_t memory() const {
-        return messages_.memory() + spans_.capacity() * sizeof(MessageSpan);
-    }
+    [[nodiscard]] std::size_t memory() const { return messages_.memory() + spans_.capacity() * sizeof(MessageSpan); }
 
   private:
     void release(std::uint32_t id, std::int64_t at);
 
-    Slots<Message> messages_;
+    Slots<MessageState> messages_;
     std::vector<Completion> completed_;
     bool keeps_spans_ = false;
     std::vector<MessageSpan> spans_;
@@ -106,4 +104,4 @@ class Messages {
     std::int64_t finished_at_ = 0;  ///< ps, when the last message so far completed
 };
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

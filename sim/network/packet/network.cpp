@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 namespace {
 
@@ -40,7 +40,7 @@ void Network::advance(std::int64_t now_ps) {
     }
 }
 
-void Network::send(const Request& request) {
+void Network::send(const SendRequest& request) {
     ORRERY_ASSERT(request.bytes > 0 && setup_.fabric.node_of(request.from) != setup_.fabric.node_of(request.to));
     const std::uint32_t id = messages_.add(request, now_);
     start_samples();
@@ -224,4 +224,4 @@ void Network::give_back_flows() {
     });
 }
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

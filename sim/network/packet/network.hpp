@@ -27,7 +27,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 class Network final : private Watcher {
   public:
@@ -39,7 +39,7 @@ class Network final : private Watcher {
             std::uint32_t threads = 1);
 
     /// Sends a message now. The clock is the later of the last event and the last `advance`.
-    void send(const Request& request);
+    void send(const SendRequest& request);
     void reduce(const ReductionRequest& request);
     /// Moves the clock forward over a time without events.
     void advance(std::int64_t now_ps);
@@ -132,4 +132,4 @@ class Network final : private Watcher {
     int idle_intervals_ = 0;       ///< looks in a row that found no more
 };
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 namespace {
 constexpr double kLineRate = 1 - 1e-9;  // of it: no need to pace
@@ -12,7 +12,7 @@ constexpr std::int64_t kMarksPerTrip = 4;
 }  // namespace
 
 void Nics::begin_message(std::uint32_t id, std::uint32_t parts, const std::vector<std::uint32_t>& paths) {
-    const Message message = messages_[id];
+    const MessageState message = messages_[id];
     const std::uint64_t packets = (message.bytes + setup_.mtu - 1) / setup_.mtu;
     parts = static_cast<std::uint32_t>(std::min<std::uint64_t>(parts, packets));
     if (packets / parts >= kNone) {
@@ -196,7 +196,7 @@ double Nics::cancel(std::uint32_t message) {
     return missing;
 }
 
-// Rings of NICs, timers and packets under way may still name the flow, so its slot is never given to another.
+// RingBuffers of NICs, timers and packets under way may still name the flow, so its slot is never given to another.
 void Nics::cancel_flow(std::uint32_t id) {
     if (tell_) {
         tell_(id, false);
@@ -273,7 +273,7 @@ void Nics::limit(std::uint32_t id, double rate) {
 }
 
 // B/s on the wire of each part of a message; 0: none below the line rate.
-double Nics::limit_of(const Message& message) const {
+double Nics::limit_of(const MessageState& message) const {
     double rate = message.rate_limit;
     if (const double share = message.share * message.weight * setup_.full / setup_.mtu; share > 0) {
         rate = rate > 0 ? std::min(rate, share) : share;
@@ -288,7 +288,7 @@ void Nics::set_shares(const std::vector<double>& rates) {
         if (!flow.live || messages_[flow.message].weight <= 0) {
             continue;
         }
-        Message& message = messages_[flow.message];
+        MessageState& message = messages_[flow.message];
         message.share = rates[message.token];
         if (const double rate = limit_of(message); rate != flow.rate_limit) {
             if (tell_) {
@@ -592,4 +592,4 @@ std::uint64_t Nics::credit_wanted(const Flow& flow) const {
     return flow.credited + static_cast<std::uint64_t>(std::max(more, least));
 }
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

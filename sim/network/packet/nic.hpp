@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 class Nics {
   public:
@@ -163,7 +163,7 @@ class Nics {
     void stop_speculating(Flow& flow);
     void request_credit(std::uint32_t flow);
     void limit(std::uint32_t flow, double rate);
-    [[nodiscard]] double limit_of(const Message& message) const;
+    [[nodiscard]] double limit_of(const MessageState& message) const;
     /// What only some transports are told with an acknowledgement. `before`: packets before it were acknowledged.
     void hear_more(std::uint32_t flow, const Packet& p, std::uint32_t before, Acknowledged& ack);
     void tell_more(std::uint32_t flow, const Packet& p, const Acknowledged& ack);
@@ -204,4 +204,4 @@ class Nics {
     std::map<std::pair<std::uint32_t, std::uint32_t>, Peers> peers_;  ///< by source, destination
 };
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 inline constexpr std::uint32_t kNone = 0xFFFFFFFFU;
 
@@ -44,11 +44,11 @@ struct alignas(64) Packet {
     std::uint32_t ingress;      ///< port whose link brought it into the present switch
     PacketKind kind;
     std::uint8_t flags;
-    std::uint8_t lane;  ///< in which it leaves, where ports have lanes
-    std::uint8_t came;  ///< lane in which it came into the present switch
+    std::uint8_t lane;         ///< in which it leaves, where ports have lanes
+    std::uint8_t came;         ///< lane in which it came into the present switch
     std::uint32_t held : 27;   ///< acknowledgement, where NICs write at a rate: ns that its packet waited for that
     std::uint32_t filled : 5;  ///< and how full its receiver's buffer is, of kFull
-    std::uint64_t way;  ///< ports that it has passed, where the run has a FlowLog
+    std::uint64_t way;         ///< ports that it has passed, where the run has a FlowLog
 };
 static_assert(sizeof(Packet) == 64);
 
@@ -91,4 +91,4 @@ class Slab {
     std::size_t in_use_ = 0;
 };
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

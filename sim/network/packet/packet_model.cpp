@@ -7,7 +7,7 @@
 #include <limits>
 #include <map>
 
-namespace orrery::inline network {
+namespace orrery::network {
 
 // Ports of a kind have one rate. Where nodes differ, those of slower NICs, and of the leaves that they hang on, have a share of it.
 static std::vector<double> slower_ports(const Fabric& fabric) {
@@ -319,4 +319,4 @@ void PacketModel::set_progress(double total, const std::function<void(double)>& 
     }
 }
 
-}  // namespace orrery::inline network
+}  // namespace orrery::network

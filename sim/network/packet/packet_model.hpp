@@ -18,7 +18,7 @@
 
 #include <deque>
 
-namespace orrery::inline network {
+namespace orrery::network {
 
 class PacketModel final : public ResourceModel, public EventHandler, public ActivityListener {
   public:
@@ -121,4 +121,4 @@ class PacketModel final : public ResourceModel, public EventHandler, public Acti
     std::uint64_t solves_ = 0;             ///< of the fluid part that rates_ is from
 };
 
-}  // namespace orrery::inline network
+}  // namespace orrery::network

@@ -2,7 +2,7 @@
 
 #include "sim/network/packet/hop.hpp"
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 namespace {
 
@@ -331,4 +331,4 @@ void Partition::dispatch(std::uint32_t entity) {
     }
 }
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

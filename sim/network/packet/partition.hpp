@@ -11,7 +11,7 @@
 
 #include <memory>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 /// When ports decide on what leaves them: with each packet that is queued; when it would arrive; or each in its turn, of one queue or
 /// of several lanes.
@@ -79,4 +79,4 @@ struct Partition {
     std::uint64_t watch_next_ = kWatchInterval;  ///< number of the event at which to tell the watcher
 };
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

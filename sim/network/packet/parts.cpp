@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 Parts::Parts(const Setup& setup, std::uint32_t wanted) : count(wanted) {
     if (count == 1) {
@@ -122,4 +122,4 @@ std::vector<PartsProblem> problems_of_parts(const PacketSpec& spec) {
     return out;
 }
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -25,7 +25,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 /// Asks for a line of the cache that is written soon. What compilers make of __builtin_prefetch for writing asks for one to read, which
 /// another core may keep.
@@ -151,4 +151,4 @@ class Border {
     std::vector<Box>* filling_ = boxes_.data();
 };
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -2,7 +2,7 @@
 
 #include <bit>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 std::uint64_t Phases::key_of(const std::vector<Begun>& flows, const Sharing& sharing) const {
     std::map<std::uint32_t, std::uint64_t> numbers;  // bundles in the order in which they are met
@@ -29,4 +29,4 @@ void Phases::keep(std::uint64_t key, Known known) {
     }
 }
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -12,7 +12,7 @@
 
 #include <map>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 class Phases {
   public:
@@ -50,4 +50,4 @@ class Phases {
     std::map<std::uint64_t, Known> known_;
 };
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 namespace {
 
@@ -547,4 +547,4 @@ void Ports::skip(std::uint32_t port_id, double data, double control, const Sent&
     counts.paused_time += std::llround(share * static_cast<double>(counts.paused_time - from.counts.paused_time));
 }
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 /// An output port with its link: what every hop touches, in one cache line.
 struct alignas(64) Port {
@@ -90,7 +90,7 @@ class Ports {
     [[nodiscard]] const PortCounts& counts(std::uint32_t id) const { return counts_[id]; }
     /// Latency and rate of a port's link as they are now.
     [[nodiscard]] const LinkKind& link(std::uint32_t id) const { return rates_[ports_[id].rates].link; }
-    [[nodiscard]] const Rings& rings() const { return rings_; }
+    [[nodiscard]] const RingBuffers& rings() const { return rings_; }
     [[nodiscard]] LeafPorts towards_spines(std::uint32_t leaf) {
         const std::uint32_t first = setup_.base[2] + leaf * setup_.spines;
         for (std::uint32_t lane = 0; late_ && lane < setup_.spines; ++lane) {
@@ -337,7 +337,7 @@ class Ports {
     HugeVector<PortCounts> counts_;
     HugeVector<ServedPort> served_;
     std::vector<Rate> rates_;  ///< of the kinds, then of ports whose rate has changed
-    Rings rings_;
+    RingBuffers rings_;
     /// Served ports decide when the packets they send arrive, or others come: what leaves shows at the end of a link only.
     /// Not where the switch's memory counts, which departures free.
     bool late_ = false;
@@ -383,4 +383,4 @@ void Ports::shift(std::uint32_t port_id, std::int64_t time, const Each& each) {
     }
 }
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

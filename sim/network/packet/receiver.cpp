@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 // DCQCN's notification point. A marked packet counts even if go-back-N throws it away, and trimming is a mark as well.
 void Receivers::notify(const Packet& p) {
@@ -333,4 +333,4 @@ void Receivers::grant(std::uint32_t nic_id) {
     }
 }
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -6,7 +6,7 @@
 #include <deque>
 #include <vector>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 class Receivers {
   public:
@@ -69,4 +69,4 @@ class Receivers {
     std::vector<Writing> writing_;    ///< by NIC; none: they write what comes
 };
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -5,7 +5,7 @@
 #include <bit>
 #include <map>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 void Reductions::begin(const ReductionRequest& request) {
     ORRERY_ASSERT(request.bytes > 0 && request.members.size() > 1);
@@ -223,4 +223,4 @@ void Reductions::take_sum(const Reduction& reduction, std::uint32_t member, cons
     }
 }
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 /// The sum of the packets of one number.
 struct SumSlot {
@@ -69,7 +69,7 @@ struct ReductionRequest {
     std::uint64_t bytes = 0;  ///< of each member
     double rate_limit = 0;    ///< B/s of each; 0: none
     std::uint64_t token = 0;
-    double weight = 0;  ///< as of a Request
+    double weight = 0;  ///< as of a SendRequest
     double share = 0;
 };
 
@@ -101,4 +101,4 @@ class Reductions {
     Slots<Reduction> reductions_;
 };
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -9,7 +9,7 @@
 #include <limits>
 #include <map>
 
-namespace orrery::inline network {
+namespace orrery::network {
 
 std::string ports_csv(const PacketReport& report) {
     std::string out = "port,bytes,packets,mean_queue_bytes,max_queue_bytes,marks,drops,trims,paused_s,utilisation\n";
@@ -250,4 +250,4 @@ std::vector<FlowCounts> Network::flow_counts() const {
 }
 
 }  // namespace packet
-}  // namespace orrery::inline network
+}  // namespace orrery::network

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 /// A packet in a queue. The time means what the queue's owner says.
 struct Queued {
@@ -31,7 +31,7 @@ struct Ring {
 };
 
 /// The pool of all queues of a run.
-class Rings {
+class RingBuffers {
   public:
     /// So many entries are likely to be needed. What is not used of their memory stays with the system.
     void expect(std::size_t entries) { entries_.reserve(entries); }
@@ -89,4 +89,4 @@ class Rings {
     std::vector<std::vector<std::uint32_t>> free_;  ///< places, by the logarithm of their capacity
 };
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 void Routing::learn(std::uint32_t port) {
     ports_[port].avoided = ports_[port].down;
@@ -146,4 +146,4 @@ std::uint32_t Routing::detour(const Port& in, std::uint32_t out, Packet& p) cons
     return out;
 }
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -9,7 +9,7 @@
 
 #include "sim/network/packet/port.hpp"
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 class Routing {
   public:
@@ -114,4 +114,4 @@ std::uint32_t Routing::next_port(const Port& in, Packet& p) {
     return s.base[1] + to;
 }
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

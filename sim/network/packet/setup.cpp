@@ -8,7 +8,7 @@
 #include <bit>
 #include <cmath>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 namespace {
 
@@ -359,4 +359,4 @@ std::int64_t Setup::timeout_between(std::uint32_t from_nic, std::uint32_t to_nic
     return std::max(kTimeoutRoundTrips * (round_trip + slow_nics_), round_trip + queues);
 }
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

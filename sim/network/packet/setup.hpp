@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 /// What a port's link joins, in the direction of its traffic.
 enum class PortKind : std::uint8_t { nic_out, nic_in, leaf_up, leaf_down, spine_up, spine_down, link };
@@ -97,7 +97,7 @@ struct Setup {
     std::uint32_t tell_every = 1;       ///< packets an acknowledgement
     /// Bytes of a window below which each packet asks for one: it may shrink to less than what the receiver keeps to itself.
     double ask_below = 0;
-    std::uint32_t capacity = 256;       ///< most bits of a bitmap
+    std::uint32_t capacity = 256;  ///< most bits of a bitmap
 
     [[nodiscard]] std::uint32_t ports() const { return base[kPortKinds]; }
     /// ps without news after which what a flow between two NICs has under way counts as lost. `entropy`: of its path.
@@ -120,4 +120,4 @@ struct Setup {
     void set_limits();
 };
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 Sharing::Sharing(const Setup& setup, Ports& ports, Routing& routing)
     : setup_(setup),
@@ -100,4 +100,4 @@ std::uint32_t Sharing::group_of(std::uint32_t bundle) {
     return bundle;
 }
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

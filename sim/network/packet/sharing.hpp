@@ -12,7 +12,7 @@
 
 #include <vector>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 class Sharing {
   public:
@@ -48,4 +48,4 @@ class Sharing {
     std::vector<std::uint32_t> joined_;  ///< bundles that belong together with others since `part`
 };
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

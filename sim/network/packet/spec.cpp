@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
-namespace orrery::inline network {
+namespace orrery::network {
 
 void describe(Fields& fields, PathSpec& spec) {
     spec.policy.describe_parameters(fields);
@@ -394,4 +394,4 @@ std::vector<std::string> problems_of(const PacketSpec& spec) {
     return out;
 }
 
-}  // namespace orrery::inline network
+}  // namespace orrery::network

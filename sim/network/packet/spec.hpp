@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace orrery::inline network {
+namespace orrery::network {
 
 enum class Recovery { automatic, go_back_n, selective };
 /// What a port does with data once it has been paused for too long.
@@ -149,4 +149,4 @@ class NumberRanges {
 /// Whether they pause any.
 [[nodiscard]] bool pauses(const PacketSpec& spec);
 
-}  // namespace orrery::inline network
+}  // namespace orrery::network

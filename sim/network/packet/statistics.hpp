@@ -1,13 +1,14 @@
 #pragma once
 // What a packet run counts, and what it says of its ports. Apart from the engine, so that who reports need not know that.
 
+#include "sim/base/namespaces.hpp"
 #include "sim/record/table_file.hpp"
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-namespace orrery::inline network {
+namespace orrery::network {
 
 /// Counts of a packet run. Hops: packets that have left a port, of NICs and switches.
 struct PacketStatistics {
@@ -24,10 +25,10 @@ struct PacketStatistics {
     bool watched = false;      ///< pauses that last too long are looked for
     std::uint64_t storms = 0;  ///< of them that were found
     std::uint64_t storm_drops = 0;
-    double max_queue_bytes = 0;  ///< the longest queue an arriving packet found
-    double max_link_bytes = 0;   ///< on the busiest link between switches
+    double max_queue_bytes = 0;       ///< the longest queue an arriving packet found
+    double max_link_bytes = 0;        ///< on the busiest link between switches
     double max_link_utilisation = 0;  ///< the largest of the ports
-    std::uint64_t peak_packets = 0;  ///< in flight at once
+    std::uint64_t peak_packets = 0;   ///< in flight at once
     std::uint64_t events = 0;
     bool skips = false;         ///< steady stretches were looked for
     std::uint64_t skipped = 0;  ///< of the packets delivered: not simulated one by one
@@ -106,4 +107,4 @@ struct PacketReport {
 /// Refers to the report.
 [[nodiscard]] Table flow_sample_table(const PacketReport& report);
 
-}  // namespace orrery::inline network
+}  // namespace orrery::network

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <map>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 namespace {
 
@@ -339,4 +339,4 @@ double Steady::judge(Track& track, const Snapshot* const (&ends)[4]) const {
     return track.trend != 0 ? std::min(kForever, spare / std::abs(track.trend)) : kForever;
 }
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -29,7 +29,7 @@
 
 #include <vector>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 class Steady {
   public:
@@ -195,4 +195,4 @@ class Steady {
     double pledged_ = 0;  ///< of all groups that are held
 };
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 // Flows were posted at this instant: those that share ports with none but each other are a group.
 void Steady::begin() {
@@ -140,4 +140,4 @@ void Steady::learn(const Group& group) {
     }
 }
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <map>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 std::uint32_t Steady::holder_of(std::uint32_t entity) const {
     const std::uint32_t index = entity & ((1U << kTimerShift) - 1);
@@ -279,4 +279,4 @@ void Steady::count_skipped(const Group& group, std::int64_t time) {
     }
 }
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -17,7 +17,7 @@
 #include <cmath>
 #include <map>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 namespace {
 
@@ -194,4 +194,4 @@ Steady::Together Steady::judge_together(const Group& group, const std::size_t (&
     return out;
 }
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -2,7 +2,7 @@
 
 #include "sim/base/error.hpp"
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 void Telemetry::stamp(std::uint32_t packet, std::uint32_t port, std::int64_t now, std::uint64_t sent, double waiting,
                       double rate) {
@@ -35,4 +35,4 @@ std::span<const LinkLoad> Telemetry::since_last(std::uint32_t flow, std::uint32_
     return {loads_.data(), count};
 }
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

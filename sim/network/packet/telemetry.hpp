@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 /// Links of a path that a packet can tell of, those of the last five levels of a fat tree and some more.
 inline constexpr std::uint32_t kMostTold = 8;
@@ -87,4 +87,4 @@ class Telemetry {
     std::array<LinkLoad, kMostTold> loads_{};
 };
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

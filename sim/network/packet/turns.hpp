@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 class Turns {
   public:
@@ -61,4 +61,4 @@ class Turns {
     std::vector<std::int64_t> left_;    ///< bytes of its turn
 };
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 class UnderWay {
   public:
@@ -55,4 +55,4 @@ class UnderWay {
     std::uint32_t paths_ = 0;  ///< of each flow
 };
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

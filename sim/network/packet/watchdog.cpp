@@ -2,7 +2,7 @@
 
 #include "sim/base/time.hpp"
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 Watchdog::Watchdog(const Setup& setup, Clock& clock, Ports& ports)
     : setup_(setup),
@@ -52,4 +52,4 @@ void Watchdog::look(std::uint32_t lane) {
     (void)ports_.set_paused(lane, drops ? record.storming : record.asked && !record.storming);
 }
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

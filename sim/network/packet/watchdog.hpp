@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 class Watchdog {
   public:
@@ -47,4 +47,4 @@ class Watchdog {
     std::uint64_t storms_ = 0;
 };
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

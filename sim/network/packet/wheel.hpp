@@ -22,7 +22,7 @@
 #include <limits>
 #include <vector>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 class Wheel {
   public:
@@ -450,4 +450,4 @@ void Wheel::extract(const Takes& takes, std::vector<Pending>& out) {
     }
 }
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -2,7 +2,7 @@
 
 #include <limits>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 namespace {
 
@@ -44,4 +44,4 @@ class Adaptive final : public PathChooser {
 extern const PolicyRow<PathChooser> kAdaptive =
     policy_row<PathChooser, Adaptive>("adaptive", "leaves send to the spine whose port is free first");
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

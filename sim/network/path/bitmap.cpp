@@ -1,8 +1,8 @@
 #include "sim/network/path/bitmap.hpp"
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 extern const PolicyRow<PathChooser> kBitmap =
     policy_row<PathChooser, Bitmap>("bitmap", "paths in turn, past those that were marked or trimmed");
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <bit>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 /// All entropies in turn, but not those with a penalty: it rises by 1 for a mark and by 4 for a packet that was trimmed within
 /// the network, to 15 at most, and falls by 1 when a packet passes over it, for the first of several in a row alone. Rule and
@@ -80,4 +80,4 @@ class Bitmap : public PathChooser {
     std::vector<State> flows_;
 };
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <deque>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 namespace {
 
@@ -67,4 +67,4 @@ class Clocked final : public PathChooser {
 extern const PolicyRow<PathChooser> kClocked =
     policy_row<PathChooser, Clocked>("clocked", "each acknowledgement lets the next packets go on its own path");
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -1,6 +1,6 @@
 #include "sim/network/path/path.hpp"
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 namespace {
 
@@ -38,4 +38,4 @@ class Ecmp final : public PathChooser {
 
 extern const PolicyRow<PathChooser> kEcmp = policy_row<PathChooser, Ecmp>("ecmp", "a hash picks one path per flow");
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -1,6 +1,6 @@
 #include "sim/network/path/path.hpp"
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 namespace {
 
@@ -38,4 +38,4 @@ class Flowlet final : public PathChooser {
 extern const PolicyRow<PathChooser> kFlowlet =
     policy_row<PathChooser, Flowlet>("flowlet", "a hash picks one path per burst of a flow");
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

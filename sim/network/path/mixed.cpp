@@ -2,7 +2,7 @@
 
 #include <deque>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 namespace {
 
@@ -44,4 +44,4 @@ class Mixed final : public Bitmap {
 extern const PolicyRow<PathChooser> kMixed =
     policy_row<PathChooser, Mixed>("mixed", "paths that came back unmarked once more, else bitmap");
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

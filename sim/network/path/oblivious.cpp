@@ -1,8 +1,8 @@
 #include "sim/network/path/oblivious.hpp"
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 extern const PolicyRow<PathChooser> kOblivious =
     policy_row<PathChooser, Oblivious>("oblivious", "each packet over a path picked by a hash");
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -3,7 +3,7 @@
 
 #include "sim/network/path/path.hpp"
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 class Oblivious : public PathChooser {
   public:
@@ -25,4 +25,4 @@ class Oblivious : public PathChooser {
     std::uint32_t entropies_;
 };
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

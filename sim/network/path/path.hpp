@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 /// The parallel paths of a fabric: one per spine, and per core switch of each.
 struct PathSet {
@@ -93,12 +93,12 @@ struct PathNeeds {
     bool per_message = false;    ///< each message has a hash of its own, and not each pair of GPUs
     bool weighted = false;       ///< leaves divide entropies by the rates of the links that they lead over
     bool leaves_choose = false;  ///< choose_lane is called
-    bool even = false;           ///< switches of a graph spread packets evenly over their next links, whatever the entropy
-    bool learns = false;         ///< heard is called
-    bool each = false;           ///< heard is called for each packet: acknowledgements do not wait for more of them
-    bool clocked = false;        ///< clock is, in place of heard, where a packet was acknowledged and not late
-    std::uint32_t windows = 0;   ///< paths of a flow among which its transport chooses: pick hashes FlowPath::sprayed
-    bool plans = false;          ///< plan is called before messages start, and left when a flow has ended
+    bool even = false;     ///< switches of a graph spread packets evenly over their next links, whatever the entropy
+    bool learns = false;   ///< heard is called
+    bool each = false;     ///< heard is called for each packet: acknowledgements do not wait for more of them
+    bool clocked = false;  ///< clock is, in place of heard, where a packet was acknowledged and not late
+    std::uint32_t windows = 0;  ///< paths of a flow among which its transport chooses: pick hashes FlowPath::sprayed
+    bool plans = false;         ///< plan is called before messages start, and left when a flow has ended
 };
 
 class PathChooser {
@@ -136,4 +136,4 @@ class PathChooser {
 /// All path choices, the default among them.
 [[nodiscard]] const PolicyTable<PathChooser>& path_table();
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -13,7 +13,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 namespace {
 
@@ -160,4 +160,4 @@ class Planned final : public PathChooser {
 extern const PolicyRow<PathChooser> kPlanned = policy_row<PathChooser, Planned>(
     "planned", "messages that start together are spread so that no link carries more than it must");
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

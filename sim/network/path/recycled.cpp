@@ -1,6 +1,6 @@
 #include "sim/network/path/oblivious.hpp"
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 namespace {
 
@@ -58,4 +58,4 @@ class RecycledEntropies final : public Oblivious {
 extern const PolicyRow<PathChooser> kRecycled =
     policy_row<PathChooser, RecycledEntropies>("recycled", "paths that came back unmarked again, else oblivious");
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -2,7 +2,7 @@
 
 #include <array>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 namespace {
 
@@ -105,4 +105,4 @@ class Reps final : public Oblivious {
 extern const PolicyRow<PathChooser> kReps =
     policy_row<PathChooser, Reps>("reps", "REPS: paths that came back unmarked once more, frozen after a timeout");
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -1,6 +1,6 @@
 #include "sim/network/path/path.hpp"
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 namespace {
 
@@ -32,4 +32,4 @@ class RoundRobin final : public PathChooser {
 extern const PolicyRow<PathChooser> kRoundRobin =
     policy_row<PathChooser, RoundRobin>("round-robin", "leaves send to their spines in turn");
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

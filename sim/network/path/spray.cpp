@@ -1,6 +1,6 @@
 #include "sim/network/path/path.hpp"
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 namespace {
 
@@ -32,4 +32,4 @@ class Spray final : public PathChooser {
 
 extern const PolicyRow<PathChooser> kSpray = policy_row<PathChooser, Spray>("spray", "evenly over all parallel paths");
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -2,7 +2,7 @@
 
 #include "sim/network/path/path.hpp"
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 extern const PolicyRow<PathChooser> kSpray;
 extern const PolicyRow<PathChooser> kEcmp;
@@ -26,4 +26,4 @@ const PolicyTable<PathChooser>& path_table() {
     return kTable;
 }
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -1,6 +1,6 @@
 #include "sim/network/path/path.hpp"
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 namespace {
 
@@ -34,4 +34,4 @@ class Windowed final : public PathChooser {
 extern const PolicyRow<PathChooser> kWindowed =
     policy_row<PathChooser, Windowed>("windowed", "each packet over that of a few paths whose window is most open");
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

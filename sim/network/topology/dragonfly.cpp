@@ -7,7 +7,7 @@
 #include "sim/network/topology/routed.hpp"
 #include "sim/network/topology/shape.hpp"
 
-namespace orrery::inline network {
+namespace orrery::network {
 
 namespace {
 
@@ -178,4 +178,4 @@ class DragonflyPlan final : public TopologyPlan {
 extern const PolicyRow<TopologyPlan> kDragonfly = policy_row<TopologyPlan, DragonflyPlan>(
     "dragonfly", "groups of fully connected routers, every two groups joined by links of their own");
 
-}  // namespace orrery::inline network
+}  // namespace orrery::network

@@ -19,7 +19,7 @@
 #include <numeric>
 #include <queue>
 
-namespace orrery::inline network {
+namespace orrery::network {
 
 namespace {
 
@@ -391,4 +391,4 @@ extern const PolicyRow<TopologyPlan> kGraph =
 extern const PolicyRow<TopologyPlan> kSites =
     policy_row<TopologyPlan, SitesPlan>("sites", "sites joined by wide-area links, with what one connection reaches");
 
-}  // namespace orrery::inline network
+}  // namespace orrery::network

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline network {
+namespace orrery::network {
 
 static double longest_latency(const std::vector<FabricShape>& fabrics) {
     double latency = 0;
@@ -183,4 +183,4 @@ std::string JoinedFabrics::summary() const {
     return out;
 }
 
-}  // namespace orrery::inline network
+}  // namespace orrery::network

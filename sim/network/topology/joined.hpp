@@ -8,7 +8,7 @@
 
 #include "sim/network/topology/routed.hpp"
 
-namespace orrery::inline network {
+namespace orrery::network {
 
 class TreeTopology;
 
@@ -56,4 +56,4 @@ class JoinedFabrics final : public RoutedTopology {
     std::vector<Part> parts_;  ///< of the groups, then the one that joins all
 };
 
-}  // namespace orrery::inline network
+}  // namespace orrery::network

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
-namespace orrery::inline network {
+namespace orrery::network {
 
 namespace {
 
@@ -284,4 +284,4 @@ void complete_product(FabricShape& shape, std::vector<ProductDimension> dimensio
     };
 }
 
-}  // namespace orrery::inline network
+}  // namespace orrery::network

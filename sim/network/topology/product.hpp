@@ -5,7 +5,7 @@
 
 #include "sim/network/topology/routed.hpp"
 
-namespace orrery::inline network {
+namespace orrery::network {
 
 enum class DimensionKind { ring, line, fully_connected, crossbar };
 
@@ -72,4 +72,4 @@ class ProductTopology final : public RoutedTopology {
 void complete_product(FabricShape& shape, std::vector<ProductDimension> dimensions, const std::string& name,
                       std::vector<std::string>& problems);
 
-}  // namespace orrery::inline network
+}  // namespace orrery::network

@@ -7,7 +7,7 @@
 #include "sim/network/topology/routed.hpp"
 #include "sim/network/topology/shape.hpp"
 
-namespace orrery::inline network {
+namespace orrery::network {
 
 namespace {
 
@@ -89,4 +89,4 @@ extern const PolicyRow<TopologyPlan> kSingleSwitch =
 extern const PolicyRow<TopologyPlan> kRailOnly = policy_row<TopologyPlan, RailOnlyPlan>(
     "rail-only", "a switch for each rail, none between them: other rails are reached over the inside of the node");
 
-}  // namespace orrery::inline network
+}  // namespace orrery::network

@@ -1,6 +1,6 @@
 #include "sim/network/topology/topology.hpp"
 
-namespace orrery::inline network {
+namespace orrery::network {
 
 void Route::add_further(std::uint32_t resource, double share) {
     if (count_ == few_.size()) {
@@ -18,4 +18,4 @@ void Route::add_further(std::uint32_t resource, double share) {
     }
 }
 
-}  // namespace orrery::inline network
+}  // namespace orrery::network

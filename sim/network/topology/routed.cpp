@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-namespace orrery::inline network {
+namespace orrery::network {
 
 std::uint32_t RoutedTopology::add_link(const SwitchLink& link) {
     links_.push_back(link);
@@ -151,4 +151,4 @@ Reach RoutedTopology::reach() const {
     return {2 * one.links, 2 * one.latency};
 }
 
-}  // namespace orrery::inline network
+}  // namespace orrery::network

@@ -4,7 +4,7 @@
 
 #include "sim/network/topology/topology.hpp"
 
-namespace orrery::inline network {
+namespace orrery::network {
 
 /// How far apart switches are at most.
 struct Reach {
@@ -106,4 +106,4 @@ class RoutedTopology : public Topology {
     double host_latency_;
 };
 
-}  // namespace orrery::inline network
+}  // namespace orrery::network

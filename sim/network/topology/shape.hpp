@@ -1,13 +1,15 @@
 #pragma once
 // What a fabric is computed from.
 
+#include "sim/base/namespaces.hpp"
+
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-namespace orrery::inline network {
+namespace orrery::network {
 
 class Topology;
 
@@ -67,4 +69,4 @@ struct FabricShape {
     return (seed - 1) * 0x9E3779B97F4A7C15ULL;
 }
 
-}  // namespace orrery::inline network
+}  // namespace orrery::network

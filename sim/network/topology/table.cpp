@@ -2,7 +2,7 @@
 
 #include "sim/network/topology/topology.hpp"
 
-namespace orrery::inline network {
+namespace orrery::network {
 
 extern const PolicyRow<TopologyPlan> kLeafSpine;
 extern const PolicyRow<TopologyPlan> kFatTree;
@@ -23,4 +23,4 @@ const PolicyTable<TopologyPlan>& topology_table() {
     return kTable;
 }
 
-}  // namespace orrery::inline network
+}  // namespace orrery::network

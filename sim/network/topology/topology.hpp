@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline network {
+namespace orrery::network {
 
 struct FabricShape;
 
@@ -120,4 +120,4 @@ class TopologyPlan {
 /// All topologies, the default first.
 [[nodiscard]] const PolicyTable<TopologyPlan>& topology_table();
 
-}  // namespace orrery::inline network
+}  // namespace orrery::network

@@ -3,7 +3,7 @@
 #include "sim/network/topology/product.hpp"
 #include "sim/network/topology/shape.hpp"
 
-namespace orrery::inline network {
+namespace orrery::network {
 
 namespace {
 
@@ -116,4 +116,4 @@ extern const PolicyRow<TopologyPlan> kTorus = policy_row<TopologyPlan, TorusPlan
 extern const PolicyRow<TopologyPlan> kMultiLevel = policy_row<TopologyPlan, MultiLevelPlan>(
     "multi-level", "a product of rings, lines, switches and full meshes, each with a rate and a latency of its own");
 
-}  // namespace orrery::inline network
+}  // namespace orrery::network

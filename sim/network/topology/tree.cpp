@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <set>
 
-namespace orrery::inline network {
+namespace orrery::network {
 
 namespace {
 
@@ -374,4 +374,4 @@ extern const PolicyRow<TopologyPlan> kLeafSpine = policy_row<TopologyPlan, TreeP
 extern const PolicyRow<TopologyPlan> kFatTree = policy_row<TopologyPlan, TreePlan<FabricKind::fat_tree>>(
     "fat-tree", "pods of leaves and spines, joined by core switches");
 
-}  // namespace orrery::inline network
+}  // namespace orrery::network

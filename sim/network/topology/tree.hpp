@@ -5,7 +5,7 @@
 
 #include "sim/network/topology/routed.hpp"
 
-namespace orrery::inline network {
+namespace orrery::network {
 
 class TreeTopology final : public Topology {
   public:
@@ -67,4 +67,4 @@ class TreeTopology final : public Topology {
     std::uint32_t leaf_up_bundle_ = 0, leaf_down_bundle_ = 0, pod_up_bundle_ = 0, pod_down_bundle_ = 0;
 };
 
-}  // namespace orrery::inline network
+}  // namespace orrery::network

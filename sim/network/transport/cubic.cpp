@@ -1,7 +1,7 @@
 #include "sim/base/math.hpp"
 #include "sim/network/transport/transport.hpp"
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 namespace {
 
@@ -96,4 +96,4 @@ class Cubic final : public Transport {
 extern const PolicyRow<Transport> kCubic =
     policy_row<Transport, Cubic>("cubic", "TCP whose window follows a cubic of time");
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -1,6 +1,6 @@
 #include "sim/network/transport/transport.hpp"
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 namespace {
 
@@ -174,4 +174,4 @@ class Dcqcn final : public Transport {
 extern const PolicyRow<Transport> kRoce =
     policy_row<Transport, Dcqcn>("roce", "RDMA over Ethernet: go-back-N, rates by DCQCN");
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

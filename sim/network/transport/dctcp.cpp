@@ -1,6 +1,6 @@
 #include "sim/network/transport/transport.hpp"
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 namespace {
 
@@ -82,4 +82,4 @@ class Dctcp final : public Transport {
 extern const PolicyRow<Transport> kDctcp =
     policy_row<Transport, Dctcp>("dctcp", "TCP whose window shrinks by the share of marked bytes");
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

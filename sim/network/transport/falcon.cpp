@@ -3,7 +3,7 @@
 
 #include <array>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 namespace {
 
@@ -146,8 +146,8 @@ class Falcon final : public Transport {
     static constexpr double kMost = 256;         // packets, at which the target is the base alone
     static constexpr double kLeastScaled = 0.1;  // packets, at which it is latest
     static constexpr std::uint32_t kTimeouts = 3;
-    static constexpr double kLoaded = 1.01;      // targets, beyond which a packet was under load
-    static constexpr double kLoadedShare = 0.5;  // of a window, from which it was
+    static constexpr double kLoaded = 1.01;             // targets, beyond which a packet was under load
+    static constexpr double kLoadedShare = 0.5;         // of a window, from which it was
     static constexpr std::uint32_t kBufferTarget = 15;  // 32nds of the receiver's buffer
     struct State {
         std::array<double, kMostPaths> window{};  ///< packets, which may be a part of one
@@ -218,4 +218,4 @@ class Falcon final : public Transport {
 extern const PolicyRow<Transport> kFalcon = policy_row<Transport, Falcon>(
     "falcon", "Falcon: windows by delay as in Swift, one for each path, paced below a packet");
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -1,6 +1,6 @@
 #include "sim/network/transport/transport.hpp"
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 namespace {
 
@@ -104,4 +104,4 @@ class Hpcc final : public Transport {
 extern const PolicyRow<Transport> kHpcc =
     policy_row<Transport, Hpcc>("hpcc", "RDMA over Ethernet whose windows follow the load that links report");
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -1,6 +1,6 @@
 #include "sim/network/transport/transport.hpp"
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 namespace {
 
@@ -24,4 +24,4 @@ class Ideal final : public Transport {
 extern const PolicyRow<Transport> kIdeal =
     policy_row<Transport, Ideal>("ideal", "each flow at its max-min fair rate, nothing is acknowledged");
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

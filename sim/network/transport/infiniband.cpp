@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 namespace {
 
@@ -61,9 +61,9 @@ class Infiniband final : public Transport {
         return out;
     }
     [[nodiscard]] std::string problem() const override {
-        return own_.least > own_.limit
-                   ? fmt::format("ccti_min {} is above ccti_limit {}, the last index of the table", own_.least, own_.limit)
-                   : "";
+        return own_.least > own_.limit ? fmt::format("ccti_min {} is above ccti_limit {}, the last index of the table",
+                                                     own_.least, own_.limit)
+                                       : "";
     }
     void start(CongestionState& flow) const override {
         flow.begin<State>().ccti = least();
@@ -116,4 +116,4 @@ class Infiniband final : public Transport {
 extern const PolicyRow<Transport> kInfiniband = policy_row<Transport, Infiniband>(
     "infiniband", "InfiniBand: go-back-N, delays between packets by its congestion control table");
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -1,6 +1,6 @@
 #include "sim/network/transport/transport.hpp"
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 namespace {
 
@@ -91,4 +91,4 @@ class MpRdma final : public Transport {
 extern const PolicyRow<Transport> kMpRdma = policy_row<Transport, MpRdma>(
     "mp-rdma", "MP-RDMA: a window over many paths that each acknowledgement's mark moves");
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

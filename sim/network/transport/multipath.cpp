@@ -1,6 +1,6 @@
 #include "sim/network/transport/transport.hpp"
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 namespace {
 
@@ -88,4 +88,4 @@ class Multipath final : public Transport {
 extern const PolicyRow<Transport> kMultipath =
     policy_row<Transport, Multipath>("multipath", "one window over many paths, by delay and marks");
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

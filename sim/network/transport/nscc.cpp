@@ -1,6 +1,6 @@
 #include "sim/network/transport/transport.hpp"
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 namespace {
 
@@ -189,4 +189,4 @@ class Nscc final : public Transport {
 extern const PolicyRow<Transport> kNscc =
     policy_row<Transport, Nscc>("nscc", "Ultra Ethernet's windows by delay and marks, with Quick Adapt");
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -1,6 +1,6 @@
 #include "sim/network/transport/transport.hpp"
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 namespace {
 
@@ -40,4 +40,4 @@ class Rccc final : public Transport {
 extern const PolicyRow<Transport> kRccc =
     policy_row<Transport, Rccc>("rccc", "Ultra Ethernet's receiver credits, paced and for backlog alone");
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -1,6 +1,6 @@
 #include "sim/network/transport/transport.hpp"
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 namespace {
 
@@ -24,4 +24,4 @@ class ReceiverDriven final : public Transport {
 extern const PolicyRow<Transport> kReceiverDriven = policy_row<Transport, ReceiverDriven>(
     "receiver-driven", "receivers grant a credit for each packet after the first window");
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -1,6 +1,6 @@
 #include "sim/network/transport/transport.hpp"
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 namespace {
 
@@ -105,4 +105,4 @@ class Srd final : public Transport {
 extern const PolicyRow<Transport> kSrd =
     policy_row<Transport, Srd>("srd", "SRD: rates over many paths by what arrives and by round trips; rules assumed");
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

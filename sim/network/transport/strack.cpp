@@ -1,6 +1,6 @@
 #include "sim/network/transport/transport.hpp"
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 namespace {
 
@@ -95,4 +95,4 @@ class STrack final : public Transport {
 extern const PolicyRow<Transport> kStrack = policy_row<Transport, STrack>(
     "strack", "STrack: a window over many paths by round trips, and what arrived in an incast");
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -1,6 +1,6 @@
 #include "sim/network/transport/transport.hpp"
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 namespace {
 
@@ -80,4 +80,4 @@ class Swift final : public Transport {
 extern const PolicyRow<Transport> kSwift =
     policy_row<Transport, Swift>("swift", "windows follow delay, additive below a target");
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

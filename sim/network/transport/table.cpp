@@ -2,7 +2,7 @@
 
 #include "sim/network/transport/transport.hpp"
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 extern const PolicyRow<Transport> kIdeal;
 extern const PolicyRow<Transport> kWindow;
@@ -30,4 +30,4 @@ const PolicyTable<Transport>& transport_table() {
     return kTable;
 }
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

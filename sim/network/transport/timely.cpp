@@ -1,6 +1,6 @@
 #include "sim/network/transport/transport.hpp"
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 namespace {
 
@@ -100,4 +100,4 @@ class Timely final : public Transport {
 extern const PolicyRow<Transport> kTimely =
     policy_row<Transport, Timely>("timely", "rates follow the gradient of the round trip");
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -19,7 +19,7 @@
 #include <string>
 #include <type_traits>
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 inline constexpr double kNoLimit = 1e300;
 inline constexpr std::int64_t kNoTimer = std::numeric_limits<std::int64_t>::max();
@@ -103,27 +103,27 @@ struct CongestionState {
 
 /// What a transport needs of senders, receivers and switches.
 struct TransportNeeds {
-    bool window = true;            ///< its flows keep to the window that the scenario gives
-    bool acknowledged = true;      ///< receivers acknowledge; what is lost is sent again
-    bool go_back_n = false;        ///< unless the scenario names another recovery
-    bool credits = false;          ///< beyond its first window a flow sends what its receiver grants
-    bool backlog = false;          ///< packets tell how much credit their sender could use, and receivers give no more
-    double speculative = 0;        ///< bytes of credit until the receiver is heard; 0: a window
-    bool fills_queues = false;     ///< its windows grow until packets are lost or marked
-    bool rare_news = false;        ///< many packets an acknowledgement will do
-    bool asks_early = true;        ///< with a small window each packet asks for one, and not the one that fills it alone
-    bool counts_bytes = false;     ///< on_sent is called
-    bool eager = false;            ///< a flow's first packet, and each that is sent again, is answered at once
-    bool telemetry = false;        ///< ports write their load into packets, acknowledgements bring it back
-    bool path_windows = false;     ///< it can have a window for each path of a flow
-    double probe = 0;              ///< s at least without news, and two round trips, until it probes; 0: it never does
-    bool timed = false;            ///< acknowledgements may set its timer
-    bool hears_buffers = false;    ///< of receivers' NICs: how full they are, and of packets that had no room
-    bool credit_links = false;     ///< made for links with credits, whose ports mark only what they have credits for
-    std::uint32_t ahead = 0;       ///< packets from the first unacknowledged one on that may be sent; 0: any number
-    std::uint32_t late = 0;        ///< packets behind the highest acknowledged one beyond which one is late; 0: none is
-    std::uint32_t operation = 0;   ///< packets of which the last is written after all before it; 0: in any order
-    double operation_wait = 0;     ///< packets in whose time at the flow's rate that one is held back
+    bool window = true;           ///< its flows keep to the window that the scenario gives
+    bool acknowledged = true;     ///< receivers acknowledge; what is lost is sent again
+    bool go_back_n = false;       ///< unless the scenario names another recovery
+    bool credits = false;         ///< beyond its first window a flow sends what its receiver grants
+    bool backlog = false;         ///< packets tell how much credit their sender could use, and receivers give no more
+    double speculative = 0;       ///< bytes of credit until the receiver is heard; 0: a window
+    bool fills_queues = false;    ///< its windows grow until packets are lost or marked
+    bool rare_news = false;       ///< many packets an acknowledgement will do
+    bool asks_early = true;       ///< with a small window each packet asks for one, and not the one that fills it alone
+    bool counts_bytes = false;    ///< on_sent is called
+    bool eager = false;           ///< a flow's first packet, and each that is sent again, is answered at once
+    bool telemetry = false;       ///< ports write their load into packets, acknowledgements bring it back
+    bool path_windows = false;    ///< it can have a window for each path of a flow
+    double probe = 0;             ///< s at least without news, and two round trips, until it probes; 0: it never does
+    bool timed = false;           ///< acknowledgements may set its timer
+    bool hears_buffers = false;   ///< of receivers' NICs: how full they are, and of packets that had no room
+    bool credit_links = false;    ///< made for links with credits, whose ports mark only what they have credits for
+    std::uint32_t ahead = 0;      ///< packets from the first unacknowledged one on that may be sent; 0: any number
+    std::uint32_t late = 0;       ///< packets behind the highest acknowledged one beyond which one is late; 0: none is
+    std::uint32_t operation = 0;  ///< packets of which the last is written after all before it; 0: in any order
+    double operation_wait = 0;    ///< packets in whose time at the flow's rate that one is held back
     double notification_gap = -1;  ///< s at least between notifications of marks; negative: receivers send none
 };
 
@@ -170,4 +170,4 @@ class Transport {
 /// All transports, the default among them.
 [[nodiscard]] const PolicyTable<Transport>& transport_table();
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

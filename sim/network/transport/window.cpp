@@ -1,6 +1,6 @@
 #include "sim/network/transport/transport.hpp"
 
-namespace orrery::inline network::packet {
+namespace orrery::network::packet {
 
 namespace {
 
@@ -19,4 +19,4 @@ class Window final : public Transport {
 extern const PolicyRow<Transport> kWindow =
     policy_row<Transport, Window>("window", "a constant number of bytes in flight");
 
-}  // namespace orrery::inline network::packet
+}  // namespace orrery::network::packet

@@ -377,8 +377,8 @@ TEST_CASE("every preset of every kind loads, with a source on every constant") {
         CHECK_MESSAGE(errors.empty(), name);
         CHECK_MESSAGE(node.gpu.memory.source != "", name);
         CHECK_MESSAGE(node.gpu.flops_bf16.source != "", name);
-        CHECK_NOTHROW((void)test::models().device(node.gpu, ComputeKind::calibrated));
-        CHECK_NOTHROW((void)test::models().collectives(node, LibraryKind::nccl));
+        CHECK_NOTHROW((void)test::model_cache().device(node.gpu, ComputeKind::calibrated));
+        CHECK_NOTHROW((void)test::model_cache().collectives(node, LibraryKind::nccl));
     }
     for (const std::string& name : test::data().names(kModelPresets)) {
         std::vector<Diagnostic> errors;

@@ -31,7 +31,7 @@ std::vector<double> together(const DeviceSpec& spec, const std::vector<Operation
     Finish finish(engine);
     const ListenerId listener = sharing.add_listener(finish);
     const Device device(sharing, spec);
-    const CostModel& model = test::models().device(spec, ComputeKind::calibrated);
+    const CostModel& model = test::model_cache().device(spec, ComputeKind::calibrated);
     for (std::size_t i = 0; i < operations.size(); ++i) {
         const DeviceActivity activity = device.kernel(operations[i], model.cost(operations[i]), partition);
         sharing.start(sharing.hold(activity.demands, activity.bound), activity.amount, listener, i);
@@ -44,7 +44,7 @@ std::vector<double> together(const DeviceSpec& spec, const std::vector<Operation
 
 TEST_CASE("concurrent kernels share the compute units, the memory and the copy engines") {
     const DeviceSpec h200 = read_device("h200-sxm", test::data());
-    const CostModel& model = test::models().device(h200, ComputeKind::calibrated);
+    const CostModel& model = test::model_cache().device(h200, ComputeKind::calibrated);
     const Gemm gemm{8192, 8192, 8192};
     const Streaming stream{4e9, 1, StreamingKind::norm};
     const Copy upload{5e8, CopyDirection::host_to_device};
@@ -73,7 +73,7 @@ TEST_CASE("concurrent kernels share the compute units, the memory and the copy e
 
 TEST_CASE("a partition of the units slows what needs them and leaves what does not") {
     const DeviceSpec h200 = read_device("h200-sxm", test::data());
-    const CostModel& model = test::models().device(h200, ComputeKind::calibrated);
+    const CostModel& model = test::model_cache().device(h200, ComputeKind::calibrated);
     const Gemm gemm{8192, 8192, 8192};
     const double alone = model.seconds(gemm).value();
     const double quarter = together(h200, {gemm}, 0.25)[0];
@@ -86,7 +86,7 @@ TEST_CASE("a partition of the units slows what needs them and leaves what does n
 TEST_CASE("power lies between idle and the limit, and products draw most") {
     for (const std::string& name : test::data().names(kDevicePresets)) {
         const DeviceSpec spec = read_device(name, test::data());
-        const CostModel& model = test::models().device(spec, ComputeKind::calibrated);
+        const CostModel& model = test::model_cache().device(spec, ComputeKind::calibrated);
         if (!knows_power(spec)) {
             continue;
         }

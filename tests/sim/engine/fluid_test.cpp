@@ -1,6 +1,6 @@
+#include "sim/engine/fluid.hpp"
 #include "sim/base/random.hpp"
 #include "sim/engine/executor.hpp"
-#include "sim/engine/fluid.hpp"
 #include "sim/engine/task_source.hpp"
 #include "sim/network/analytic.hpp"
 #include "sim/run/simulation.hpp"

@@ -36,18 +36,18 @@ Scenario ring(const std::string& cluster, const char* traffic, const char* fidel
 }
 
 double slowest(const Scenario& scenario) {
-    return run(scenario, test::models(), {}).summary.find("fct_s.max")->value;
+    return run_scenario(scenario, test::model_cache(), {}).summary.find("fct_s.max")->value;
 }
 
 double quickest(const Scenario& scenario) {
-    return run(scenario, test::models(), {}).summary.find("fct_s.p50")->value;
+    return run_scenario(scenario, test::model_cache(), {}).summary.find("fct_s.p50")->value;
 }
 
 double all_reduce(const std::string& cluster, const char* settings, const char* fidelity) {
     const Scenario s = test::scenario(
         fmt::format("orrery: 1\nkind: collective\ncluster: {}\ncollective: {}\nnetwork: {{fidelity: {}}}\n", cluster,
                     settings, fidelity));
-    return run(s, test::models(), {}).summary.find("collective_time_s")->value;
+    return run_scenario(s, test::model_cache(), {}).summary.find("collective_time_s")->value;
 }
 
 }  // namespace

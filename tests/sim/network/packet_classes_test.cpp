@@ -40,8 +40,8 @@ struct Outcome {
     PacketStatistics statistics;
 };
 
-Outcome run(const PacketSpec& spec, const FabricShape& shape, const std::vector<Sent>& all,
-            const std::vector<LinkEvent>& events = {}) {
+Outcome run_case(const PacketSpec& spec, const FabricShape& shape, const std::vector<Sent>& all,
+                 const std::vector<LinkEvent>& events = {}) {
     const Fabric fabric(shape);
     Network network(fabric, spec, 1);
     for (const LinkEvent& event : events) {
@@ -70,7 +70,7 @@ TEST_CASE("packet classes: a NIC and a switch's port share a link by the weights
             const std::vector<Sent> even = {{0, 3, 6000, 0},
                                             {at_switch ? 1U : 0U, at_switch ? 3U : 2U, 2000, 1},
                                             {at_switch ? 2U : 0U, at_switch ? 3U : 1U, 1000, 2}};
-            const Outcome all = run(with({named("a", 6), named("b", 2), named("c", 1)}, transport), leaf(4), even);
+            const Outcome all = run_case(with({named("a", 6), named("b", 2), named("c", 1)}, transport), leaf(4), even);
             for (const std::int64_t done : all.done) {
                 CHECK(static_cast<double>(done) == doctest::Approx(9000 * kPacket).epsilon(0.01));
             }
@@ -78,7 +78,8 @@ TEST_CASE("packet classes: a NIC and a switch's port share a link by the weights
             const std::vector<Sent> uneven = {{0, 3, 1500, 0},
                                               {at_switch ? 1U : 0U, at_switch ? 3U : 2U, 2000, 1},
                                               {at_switch ? 2U : 0U, at_switch ? 3U : 1U, 2000, 2}};
-            const Outcome two = run(with({named("a", 6), named("b", 2), named("c", 1)}, transport), leaf(4), uneven);
+            const Outcome two =
+                run_case(with({named("a", 6), named("b", 2), named("c", 1)}, transport), leaf(4), uneven);
             CHECK(static_cast<double>(two.done[0]) == doctest::Approx(1500 * kPacket * 9 / 6).epsilon(0.01));
             CHECK(static_cast<double>(two.done[1]) == doctest::Approx((2250 + 1500 * 3 / 2) * kPacket).epsilon(0.01));
             CHECK(static_cast<double>(two.done[2]) == doctest::Approx(5500 * kPacket).epsilon(0.01));
@@ -90,16 +91,16 @@ TEST_CASE("packet classes: a strict class takes the time that it takes alone, up
     const FabricShape shape = test::hosts(8, 4, 1, 50e9, 500e-9);
     const std::vector<Sent> mine = {{0, 5, 1000, 0}};
     const std::vector<ClassSpec> classes = {named("urgent", 1, true), named("bulk")};
-    const Outcome alone = run(with(classes), shape, mine);
+    const Outcome alone = run_case(with(classes), shape, mine);
     std::vector<Sent> all = mine;
     for (const std::uint32_t from : {0U, 1U, 2U}) {
         all.push_back({from, 5, 2000, 1});
     }
-    const Outcome beside = run(with(classes), shape, all);
+    const Outcome beside = run_case(with(classes), shape, all);
     CHECK(beside.done[0] >= alone.done[0]);
     CHECK(static_cast<double>(beside.done[0] - alone.done[0]) <= 4 * kPacket);
     // In one class it waits for them.
-    CHECK(run(with({}), shape, all).done[0] > 2 * alone.done[0]);
+    CHECK(run_case(with({}), shape, all).done[0] > 2 * alone.done[0]);
 }
 
 TEST_CASE("packet classes: pauses of one class do not stop another") {
@@ -112,35 +113,35 @@ TEST_CASE("packet classes: pauses of one class do not stop another") {
                                           {2e-3, 7, 0, LinkEvent::What::resume, 1, LinkEvent::Link::nic_leaf}};
     // All over the one spine: to the NIC that pauses, and past it.
     const std::vector<Sent> all = {{0, 7, 1000, 0}, {1, 6, 1000, 1}};
-    const Outcome two = run(spec, shape, all, storm);
+    const Outcome two = run_case(spec, shape, all, storm);
     CHECK(two.done[0] > 2'000'000'000);
     CHECK(static_cast<double>(two.done[1]) < 1100 * kPacket);
     CHECK(two.statistics.drops == 0);
     CHECK(two.statistics.pause_s > 2e-3);
     spec.classes[1].pfc = true;
-    const Outcome each = run(spec, shape, all, storm);  // a queue for each is enough
+    const Outcome each = run_case(spec, shape, all, storm);  // a queue for each is enough
     CHECK(each.done[1] < 200'000'000);
     spec.classes.resize(1);
     std::vector<Sent> one = all;
     one[1].traffic_class = 0;
-    CHECK(run(spec, shape, one, storm).done[1] > 2'000'000'000);
+    CHECK(run_case(spec, shape, one, storm).done[1] > 2'000'000'000);
 }
 
 TEST_CASE("packet classes: marks, room and shared memory are those of the class") {
     ClassSpec marked = named("marked");
     marked.mark_low = marked.mark_high = 20 * 4160;
     const std::vector<Sent> incast = {{0, 3, 200, 0}, {1, 3, 200, 0}, {0, 3, 200, 1}, {1, 3, 200, 1}};
-    const Outcome marks = run(with({marked, named("plain")}), leaf(4), incast);
+    const Outcome marks = run_case(with({marked, named("plain")}), leaf(4), incast);
     CHECK(marks.statistics.ecn_marks > 100);
     CHECK(marks.statistics.ecn_marks <= 400);
-    CHECK(run(with({named("marked"), named("plain")}), leaf(4), incast).statistics.ecn_marks == 0);
+    CHECK(run_case(with({named("marked"), named("plain")}), leaf(4), incast).statistics.ecn_marks == 0);
 
     ClassSpec shallow = named("shallow");
     shallow.size = 8 * 4160;
     const PacketSpec lossy = with({shallow, named("deep")}, "{kind: window}");
-    const Outcome deep = run(lossy, leaf(4), {{0, 3, 400, 1}, {1, 3, 400, 1}, {2, 3, 400, 1}});
+    const Outcome deep = run_case(lossy, leaf(4), {{0, 3, 400, 1}, {1, 3, 400, 1}, {2, 3, 400, 1}});
     CHECK(deep.statistics.drops == 0);
-    const Outcome drops = run(lossy, leaf(4), {{0, 3, 400, 0}, {1, 3, 400, 0}, {2, 3, 400, 0}});
+    const Outcome drops = run_case(lossy, leaf(4), {{0, 3, 400, 0}, {1, 3, 400, 0}, {2, 3, 400, 0}});
     CHECK(drops.statistics.drops > 0);
     CHECK(drops.statistics.retransmissions >= drops.statistics.drops);
 
@@ -149,8 +150,8 @@ TEST_CASE("packet classes: marks, room and shared memory are those of the class"
     memory.queues.shared = 64 * 4160;
     memory.classes[0].alpha = 0.125;
     memory.classes[1].alpha = 8;
-    const Outcome little = run(memory, leaf(4), {{0, 3, 400, 0}, {1, 3, 400, 0}, {2, 3, 400, 0}});
-    const Outcome much = run(memory, leaf(4), {{0, 3, 400, 1}, {1, 3, 400, 1}, {2, 3, 400, 1}});
+    const Outcome little = run_case(memory, leaf(4), {{0, 3, 400, 0}, {1, 3, 400, 0}, {2, 3, 400, 0}});
+    const Outcome much = run_case(memory, leaf(4), {{0, 3, 400, 1}, {1, 3, 400, 1}, {2, 3, 400, 1}});
     CHECK(little.statistics.drops > 0);
     CHECK(little.statistics.max_queue_bytes < 12 * 4160);
     CHECK(much.statistics.max_queue_bytes > 2 * little.statistics.max_queue_bytes);
@@ -166,16 +167,16 @@ TEST_CASE("packet classes: one class is none") {
         CAPTURE(transport);
         PacketSpec spec = with({}, transport);
         spec.queues.mark_low = spec.queues.mark_high = 20 * 4160;
-        const Outcome none = run(spec, shape, all);
+        const Outcome none = run_case(spec, shape, all);
         spec.classes.emplace_back(spec.queues);
         spec.classes.back().name = "all";
-        const Outcome one = run(spec, shape, all);
+        const Outcome one = run_case(spec, shape, all);
         CHECK(none.done == one.done);
         CHECK(none.statistics.events == one.statistics.events);
         CHECK(none.statistics.ecn_marks == one.statistics.ecn_marks);
         // Two of which one is empty take as long, where nobody has a queue of his own to wait in.
         spec.classes.push_back(named("empty"));
-        const Outcome two = run(spec, shape, all);
+        const Outcome two = run_case(spec, shape, all);
         CHECK(two.statistics.packets_delivered == none.statistics.packets_delivered);
     }
 }
@@ -195,7 +196,7 @@ TEST_CASE("packet classes: every transport that knows queues brings all home in 
             CHECK(problems_of(spec).front().find("know ports with one queue") != std::string::npos);
             continue;
         }
-        const Outcome out = run(spec, shape, all);
+        const Outcome out = run_case(spec, shape, all);
         std::uint64_t packets = 0;
         for (const Sent& one : all) {
             packets += one.packets;

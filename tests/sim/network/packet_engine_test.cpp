@@ -49,8 +49,9 @@ TEST_CASE("packet: the wheel pops in the order of time and entity, whatever the 
                 expected.emplace(at, entity);
             } else if (random.below(8) == 0) {
                 // Of kinds before the one that may be on the wheel, and after it.
-                const std::uint32_t timer = random.below(2) == 0 ? Wheel::kNearTimers / 2 + static_cast<std::uint32_t>(step)
-                                                                 : Wheel::kNearTimers * 2 + static_cast<std::uint32_t>(step);
+                const std::uint32_t timer = random.below(2) == 0
+                                                ? Wheel::kNearTimers / 2 + static_cast<std::uint32_t>(step)
+                                                : Wheel::kNearTimers * 2 + static_cast<std::uint32_t>(step);
                 wheel.insert_far(timer, at);
                 expected.emplace(at, timer);
             } else if (random.below(4) == 0) {

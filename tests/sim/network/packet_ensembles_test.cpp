@@ -46,7 +46,7 @@ struct Times {
     [[nodiscard]] double last() const { return *std::max_element(each.begin(), each.end()); }
 };
 
-Times run(const Case& one, const FabricShape& shape, const std::vector<Pair>& pairs, std::uint64_t packets) {
+Times run_case(const Case& one, const FabricShape& shape, const std::vector<Pair>& pairs, std::uint64_t packets) {
     PacketSpec spec;
     spec.transport = test::transport(one.transport);
     spec.paths = test::paths(one.paths);
@@ -103,7 +103,7 @@ TEST_CASE("ensembles: a permutation over even paths takes each flow little longe
             CAPTURE(one.transport);
             CAPTURE(one.paths);
             CAPTURE(hosts);
-            const Times times = run(one, fabric_of(hosts), permutation(hosts, 1), 512);
+            const Times times = run_case(one, fabric_of(hosts), permutation(hosts, 1), 512);
             CHECK(times.delivered == 512 * hosts);
             CHECK(*std::min_element(times.each.begin(), times.each.end()) >= alone(512, 2) - 1);
             CHECK(times.mean() <= (one.credits ? 1.12 : 1.1) * alone(512, 4));
@@ -122,7 +122,7 @@ TEST_CASE("ensembles: a shift within leaves meets nobody, and takes what a flow 
         for (const Case& one : kCases) {
             CAPTURE(one.transport);
             CAPTURE(one.paths);
-            const Times times = run(one, fabric_of(hosts), pairs, 512);
+            const Times times = run_case(one, fabric_of(hosts), pairs, 512);
             // Of each link acknowledgements take 64 bytes for four packets, and credits for each.
             CHECK(times.last() <= (one.credits ? 1.03 : 1.015) * alone(512, 2));
             CHECK(times.mean() >= alone(512, 2) - 1);
@@ -142,7 +142,7 @@ TEST_CASE("ensembles: an incast ends when its receiver's link has brought all, a
             CAPTURE(one.paths);
             CAPTURE(hosts);
             const double bound = alone(static_cast<double>(senders) * 128, 4);
-            const Times times = run(one, fabric_of(hosts), pairs, 128);
+            const Times times = run_case(one, fabric_of(hosts), pairs, 128);
             CHECK(times.last() >= bound - 4 * kPacket);
             // NSCC's windows of a packet are more than the queue holds: what is trimmed goes again, its headers take their time.
             const bool trims = one.transport == "{kind: nscc}";
@@ -163,7 +163,7 @@ TEST_CASE("ensembles: an all-to-all takes what each host has to send over its li
         CAPTURE(one.transport);
         CAPTURE(one.paths);
         const double bound = (kHosts - 1) * 8 * kPacket;
-        const Times times = run(one, fabric_of(kHosts), pairs, 8);
+        const Times times = run_case(one, fabric_of(kHosts), pairs, 8);
         CHECK(times.last() >= bound);
         CHECK(times.last() <= 1.18 * bound);
     }
@@ -180,7 +180,7 @@ TEST_CASE("ensembles: as many hashed flows of a permutation meet nobody as balls
         // Where headers go first: acknowledgements behind the data of others would slow a flow down that meets nobody.
         FabricShape shape = fabric_of(kHosts);
         shape.hash_salt = seed;
-        const Times times = run({"{kind: window}", "{kind: ecmp}"}, shape, pairs, 256);
+        const Times times = run_case({"{kind: window}", "{kind: ecmp}"}, shape, pairs, 256);
         const auto crosses = [&](const Pair& one) { return one.from / kLeaf != one.to / kLeaf; };
         for (std::size_t i = 0; i < pairs.size(); ++i) {
             if (!crosses(pairs[i])) {

@@ -73,7 +73,7 @@ struct Outcome {
     [[nodiscard]] double last() const { return *std::max_element(done.begin(), done.end()); }
 };
 
-Outcome run(const PacketSpec& spec, const std::vector<Sent>& all) {
+Outcome run_case(const PacketSpec& spec, const std::vector<Sent>& all) {
     const Fabric fabric(test::hosts(16, 4, 1, 50e9, 500e-9));
     Network network(fabric, spec, 1);
     std::uint64_t packets = 0;
@@ -170,12 +170,12 @@ TEST_CASE("infiniband: the quadratic table") {
 }
 
 TEST_CASE("infiniband: one acknowledgement tells of 16 KiB of payload, four packets of 4 KiB") {
-    const Outcome out = run(spec_of("", 100), {{0, 1, 400}});
+    const Outcome out = run_case(spec_of("", 100), {{0, 1, 400}});
     CHECK(out.last() == doctest::Approx(401 * kPacket + 2 * 500e3));
     CHECK(out.statistics.control_hops == 2 * 100);
     PacketSpec each = spec_of("", 100);
     each.nic.acknowledge_every = 1;
-    CHECK(run(each, {{0, 1, 400}}).statistics.control_hops == 2 * 400);
+    CHECK(run_case(each, {{0, 1, 400}}).statistics.control_hops == 2 * 400);
 }
 
 namespace {
@@ -195,14 +195,14 @@ double waiting_in(const Outcome& out, const std::string& port) {
 }  // namespace
 
 TEST_CASE("infiniband: over links with credits nothing is lost, and control frees the victim of a hot spot") {
-    const Outcome free = run(spec_of(", infiniband_control: false", 16), kHotSpot);
+    const Outcome free = run_case(spec_of(", infiniband_control: false", 16), kHotSpot);
     // Four share the receiver's link, and the victim is as slow as the one whose packets stand in its way.
     CHECK(free.last() == doctest::Approx(4 * 2000 * kPacket).epsilon(0.03));
     CHECK(free.done.back() == doctest::Approx(free.last()).epsilon(0.03));
     CHECK(waiting_in(free, "spine 0 to leaf 0") > 20 * kFull);
     for (const char* settings : {"", ", ccti_timer: 4 us", ", ccti_timer: 4 us, cct: quadratic"}) {
         CAPTURE(std::string(settings));
-        const Outcome out = run(spec_of(settings, 16), kHotSpot);
+        const Outcome out = run_case(spec_of(settings, 16), kHotSpot);
         CHECK(out.statistics.drops == 0);
         CHECK(out.statistics.retransmissions == 0);
         CHECK(out.done.back() < 1.2 * 2000 * kPacket);  // as if alone
@@ -212,13 +212,13 @@ TEST_CASE("infiniband: over links with credits nothing is lost, and control free
 }
 
 TEST_CASE("infiniband: ports without credits are victims of congestion and do not mark") {
-    const Outcome roots = run(spec_of(", infiniband_control: false", 16), kHotSpot);
+    const Outcome roots = run_case(spec_of(", infiniband_control: false", 16), kHotSpot);
     CHECK(roots.statistics.ecn_marks > 0);
     CHECK(marks_elsewhere(roots, "to nic") == 0);
     // Other transports' marks are of any queue.
     PacketSpec spec = spec_of("", 16);
     spec.transport = test::transport("{kind: window}");
-    CHECK(marks_elsewhere(run(spec, kHotSpot), "to nic") > 0);
+    CHECK(marks_elsewhere(run_case(spec, kHotSpot), "to nic") > 0);
 }
 
 TEST_CASE("infiniband: without credits go-back-N sends again what queues lose") {
@@ -231,7 +231,7 @@ TEST_CASE("infiniband: without credits go-back-N sends again what queues lose") 
     CHECK(notes_of(spec).front().find("over links without credits") != std::string::npos);
     CHECK(notes_of(spec_of("", 16)).empty());
     spec.queues.size = 20 * kFull;
-    const Outcome out = run(spec, incast);
+    const Outcome out = run_case(spec, incast);
     CHECK(out.statistics.drops > 0);
     CHECK(out.statistics.retransmissions >= out.statistics.drops);
     spec.paths.policy.choose("spray");

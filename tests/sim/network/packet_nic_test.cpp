@@ -13,11 +13,12 @@ constexpr std::uint64_t kMtu = 4096;
 constexpr std::int64_t kFull = std::int64_t{4160} * 20;  // ps, a full packet at 400 Gb/s
 constexpr std::int64_t kLatency = 500'000;
 
-std::vector<std::int64_t> run(const FabricShape& shape, const PacketSpec& spec,
-                              const std::vector<packet::Request>& requests, PacketStatistics* statistics = nullptr) {
+std::vector<std::int64_t> run_case(const FabricShape& shape, const PacketSpec& spec,
+                                   const std::vector<packet::SendRequest>& requests,
+                                   PacketStatistics* statistics = nullptr) {
     const Fabric fabric(shape);
     Network network(fabric, spec, 1);
-    for (const packet::Request& request : requests) {
+    for (const packet::SendRequest& request : requests) {
         network.send(request);
     }
     std::vector<std::int64_t> done = test::finish(network, requests.size());
@@ -43,18 +44,18 @@ TEST_CASE("packet NICs: a message over n planes takes the time of its n-th part,
         CAPTURE(rails);
         spec.nic.rails = rails;
         PacketStatistics statistics;
-        const auto done = run(shape, spec, {{GpuId(0), GpuId(1), 400 * kMtu, 0, 0}}, &statistics);
+        const auto done = run_case(shape, spec, {{GpuId(0), GpuId(1), 400 * kMtu, 0, 0}}, &statistics);
         CHECK(done[0] == (400 / rails + 1) * kFull + 2 * kLatency);
         CHECK(statistics.packets_delivered == 400);
     }
     // Parts that do not come out even: 401 packets and a byte, the last part has the fewest.
     spec.nic.rails = 4;
-    CHECK(run(shape, spec, {{GpuId(0), GpuId(1), 401 * kMtu + 1, 0, 0}})[0] ==
+    CHECK(run_case(shape, spec, {{GpuId(0), GpuId(1), 401 * kMtu + 1, 0, 0}})[0] ==
           std::int64_t{102} * kFull + 2 * kLatency);
     // A message of one packet uses one NIC.
-    CHECK(run(shape, spec, {{GpuId(0), GpuId(1), 1, 0, 0}})[0] == 2 * (std::int64_t{65} * 20 + kLatency));
+    CHECK(run_case(shape, spec, {{GpuId(0), GpuId(1), 1, 0, 0}})[0] == 2 * (std::int64_t{65} * 20 + kLatency));
     spec.nic.rails = 5;
-    CHECK_THROWS_WITH_AS(run(shape, spec, {}), doctest::Contains("a node has 4 NICs"), ConfigError);
+    CHECK_THROWS_WITH_AS(run_case(shape, spec, {}), doctest::Contains("a node has 4 NICs"), ConfigError);
 }
 
 TEST_CASE("packet NICs: a queue pair sends its messages one after the other without a gap, several of them in turn") {
@@ -63,25 +64,25 @@ TEST_CASE("packet NICs: a queue pair sends its messages one after the other with
     spec.paths.policy.choose("ecmp");
     spec.transport.policy.choose("window");
     spec.transport.window = 1e9;
-    const std::vector<packet::Request> three = {{GpuId(0), GpuId(1), 100 * kMtu, 0, 0},
-                                                {GpuId(0), GpuId(1), 50 * kMtu, 0, 1},
-                                                {GpuId(0), GpuId(1), 10 * kMtu, 0, 2}};
+    const std::vector<packet::SendRequest> three = {{GpuId(0), GpuId(1), 100 * kMtu, 0, 0},
+                                                    {GpuId(0), GpuId(1), 50 * kMtu, 0, 1},
+                                                    {GpuId(0), GpuId(1), 10 * kMtu, 0, 2}};
     const auto at = [](std::int64_t packets) { return (packets + 1) * kFull + 2 * kLatency; };
     spec.nic.queue_pairs = 1;
-    auto done = run(shape, spec, three);
+    auto done = run_case(shape, spec, three);
     CHECK(done[0] == at(100));
     CHECK(done[1] == at(150));
     CHECK(done[2] == at(160));
     // Two queue pairs: the third message waits for the first, the NIC serves both in turn.
     spec.nic.queue_pairs = 2;
-    done = run(shape, spec, three);
+    done = run_case(shape, spec, three);
     const auto near = [&](std::int64_t time, std::int64_t packets) { return std::abs(time - at(packets)) <= kFull; };
     CHECK(near(done[1], 100));
     CHECK(near(done[0], 150));
     CHECK(done[2] == at(160));
     // One a message: all in turn.
     spec.nic.queue_pairs = 0;
-    done = run(shape, spec, three);
+    done = run_case(shape, spec, three);
     CHECK(near(done[2], 30));
     CHECK(near(done[1], 110));
     CHECK(done[0] == at(160));
@@ -118,7 +119,7 @@ TEST_CASE("packet NICs: what a queue pair has learnt of congestion outlives its 
 TEST_CASE("packet NICs: with credits a multipath incast is trimmed in its first windows, without them all the time") {
     PacketSpec spec;
     const FabricShape shape = test::hosts(32, 8, 8, 50e9, 500e-9);
-    std::vector<packet::Request> requests;
+    std::vector<packet::SendRequest> requests;
     for (std::uint32_t i = 1; i <= 24; ++i) {
         requests.push_back({GpuId(i), GpuId(0), 512 * kMtu, 0, i - 1});
     }
@@ -129,7 +130,7 @@ TEST_CASE("packet NICs: with credits a multipath incast is trimmed in its first 
     PacketStatistics without;
     const auto last = [&](bool credits, PacketStatistics* statistics) {
         spec.transport = test::transport(credits ? "{kind: multipath, receiver_credits: true}" : "{kind: multipath}");
-        const auto done = run(shape, spec, requests, statistics);
+        const auto done = run_case(shape, spec, requests, statistics);
         return static_cast<double>(*std::max_element(done.begin(), done.end()));
     };
     CHECK(last(true, &with) < 1.02 * bound);
@@ -169,13 +170,13 @@ TEST_CASE("packet NICs: what a NIC writes slower than it comes waits in its buff
     spec.nic.write_rate = 20e9;
     constexpr std::int64_t kWrite = std::int64_t{4160} * 50;
     constexpr std::int64_t kFirst = 2 * (kFull + kLatency);
-    CHECK(run(shape, spec, {{GpuId(0), GpuId(1), 100 * kMtu, 0, 0}})[0] == kFirst + 100 * kWrite);
+    CHECK(run_case(shape, spec, {{GpuId(0), GpuId(1), 100 * kMtu, 0, 0}})[0] == kFirst + 100 * kWrite);
     // Two senders share what is written; a host faster than the line delays by a packet.
     const auto both =
-        run(shape, spec, {{GpuId(0), GpuId(1), 100 * kMtu, 0, 0}, {GpuId(2), GpuId(1), 100 * kMtu, 0, 1}});
+        run_case(shape, spec, {{GpuId(0), GpuId(1), 100 * kMtu, 0, 0}, {GpuId(2), GpuId(1), 100 * kMtu, 0, 1}});
     CHECK(std::max(both[0], both[1]) == kFirst + 200 * kWrite);
     spec.nic.write_rate = 100e9;
-    CHECK(run(shape, spec, {{GpuId(0), GpuId(1), 100 * kMtu, 0, 0}})[0] == kFirst + 99 * kFull + kFull / 2);
+    CHECK(run_case(shape, spec, {{GpuId(0), GpuId(1), 100 * kMtu, 0, 0}})[0] == kFirst + 99 * kFull + kFull / 2);
 }
 
 TEST_CASE("packet NICs: what finds no room in the buffer is lost and sent again") {
@@ -188,7 +189,7 @@ TEST_CASE("packet NICs: what finds no room in the buffer is lost and sent again"
         spec.nic.write_rate = 25e9;
         spec.nic.buffer = 20 * 4160;
         PacketStatistics statistics;
-        const auto done = run(shape, spec, {{GpuId(0), GpuId(5), 2000 * kMtu, 0, 0}}, &statistics);
+        const auto done = run_case(shape, spec, {{GpuId(0), GpuId(5), 2000 * kMtu, 0, 0}}, &statistics);
         CHECK(done[0] >= 2000 * 2 * kFull);
         CHECK(statistics.packets_delivered == 2000);
         CHECK(statistics.drops > 0);

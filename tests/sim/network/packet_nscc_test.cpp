@@ -44,8 +44,8 @@ struct OneFlow : packet::CongestionState {
 };
 
 /// FCT of each message, ps.
-std::vector<std::int64_t> run(const std::vector<std::pair<std::uint32_t, std::uint32_t>>& pairs, std::uint32_t hosts,
-                              std::uint64_t packets, double latency = 500e-9) {
+std::vector<std::int64_t> run_case(const std::vector<std::pair<std::uint32_t, std::uint32_t>>& pairs,
+                                   std::uint32_t hosts, std::uint64_t packets, double latency = 500e-9) {
     const Fabric fabric(test::hosts(hosts, 8, 8, 50e9, latency));
     PacketSpec spec;
     spec.paths = test::paths("{kind: oblivious}");
@@ -165,7 +165,7 @@ TEST_CASE("NSCC: an incast takes its bytes over the receiver's rate and a round 
         for (std::uint32_t i = 0; i < senders; ++i) {
             pairs.emplace_back(8 + i, 0);
         }
-        const auto done = run(pairs, 64, 256);
+        const auto done = run_case(pairs, 64, 256);
         const double last = static_cast<double>(*std::max_element(done.begin(), done.end()));
         CHECK(last >= senders * 256 * kPerPacket);
         CHECK(last <= (senders * 256 * kPerPacket + 2 * kUnloaded) * 1.04);
@@ -183,10 +183,10 @@ TEST_CASE("NSCC: a random permutation runs near line rate, and two flows share a
             pairs.emplace_back(i, to[i]);
         }
     }
-    const auto done = run(pairs, 64, 2048);
+    const auto done = run_case(pairs, 64, 2048);
     const double mean = static_cast<double>(std::accumulate(done.begin(), done.end(), std::int64_t{0})) /
                         static_cast<double>(done.size());
     CHECK(mean < 1.15 * (2048 * kPerPacket + kUnloaded));
-    const auto two = run({{8, 0}, {16, 0}}, 64, 4096);
+    const auto two = run_case({{8, 0}, {16, 0}}, 64, 4096);
     CHECK(static_cast<double>(std::min(two[0], two[1])) > 0.9 * static_cast<double>(std::max(two[0], two[1])));
 }

@@ -39,7 +39,7 @@ std::string all_of(const Network& network) {
     return out;
 }
 
-packet::Request message(RandomStream& random, std::uint64_t token) {
+packet::SendRequest message(RandomStream& random, std::uint64_t token) {
     const auto from = static_cast<std::uint32_t>(random.below(24));
     const auto to = static_cast<std::uint32_t>((from + 1 + random.below(23)) % 24);
     return {GpuId(from), GpuId(to), 1 + random.below(300'000), 0, token};

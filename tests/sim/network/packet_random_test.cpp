@@ -17,7 +17,7 @@ namespace {
 struct Case {
     FabricShape shape;
     PacketSpec spec;
-    std::vector<packet::Request> requests;
+    std::vector<packet::SendRequest> requests;
     std::vector<packet::ReductionRequest> reductions;
     std::vector<LinkEvent> events;
 };
@@ -63,7 +63,7 @@ void add_classes(RandomStream& random, Case& c) {
         one.alpha = one_of(random, {0.5, 1.0, 4.0});
         s.classes.push_back(one);
     }
-    for (packet::Request& request : c.requests) {
+    for (packet::SendRequest& request : c.requests) {
         request.traffic_class = static_cast<std::uint8_t>(random.below(std::max<std::size_t>(1, s.classes.size())));
     }
     s.queues.credits = random.below(3) == 0 ? packet * static_cast<double>(1 + random.below(40)) + 63 : 0;
@@ -170,14 +170,14 @@ struct Outcome {
     PacketStatistics statistics;
 };
 
-Outcome run(const Case& c) {
+Outcome run_case(const Case& c) {
     const Fabric fabric(c.shape);
     Network network(fabric, c.spec, 1);
     double bytes = 0;
     for (const LinkEvent& event : c.events) {
         network.add_link_event(event);
     }
-    for (const packet::Request& request : c.requests) {
+    for (const packet::SendRequest& request : c.requests) {
         network.send(request);
         bytes += static_cast<double>(request.bytes);
     }
@@ -224,7 +224,7 @@ double one_by_one(const Case& c, std::uint64_t timeouts) {
         bytes += copies * (static_cast<double>(payload) + 2 * packets * c.spec.header);  // and their answers
         messages += copies;
     };
-    for (const packet::Request& request : c.requests) {
+    for (const packet::SendRequest& request : c.requests) {
         add(request.bytes, 1);
     }
     for (const packet::ReductionRequest& reduction : c.reductions) {
@@ -232,7 +232,8 @@ double one_by_one(const Case& c, std::uint64_t timeouts) {
     }
     const double uplinks = static_cast<double>(c.shape.spines) * c.shape.leaf_oversubscription;
     double rate = std::min(c.shape.nic_bandwidth, c.shape.nic_bandwidth * c.shape.nodes_per_leaf / uplinks);
-    if (c.spec.queues.credits > 0) {  // a link sends what room it has, which comes back after its latency there and back
+    if (c.spec.queues.credits >
+        0) {  // a link sends what room it has, which comes back after its latency there and back
         rate = c.spec.queues.credits / (2 * c.shape.link_latency + c.spec.queues.credits / rate);
     }
     return since + bytes / (rate * slowest) + messages * 12 * c.shape.link_latency +
@@ -254,7 +255,7 @@ TEST_CASE(
         CAPTURE(i);
         Outcome out;
         try {
-            out = run(c);
+            out = run_case(c);
         } catch (const Error& error) {
             FAIL_CHECK(fmt::format("case {}: {}", i, error.what()));
             continue;
@@ -268,7 +269,7 @@ TEST_CASE(
         }
         CHECK(s.max_link_utilisation <= 1 + 1e-9);
         // No message is faster than its bytes through its NIC and the light on its path.
-        for (const packet::Request& request : c.requests) {
+        for (const packet::SendRequest& request : c.requests) {
             const double least =
                 static_cast<double>(request.bytes) / static_cast<double>(c.spec.nic.rails) / c.shape.nic_bandwidth +
                 2 * c.shape.link_latency;
@@ -282,7 +283,7 @@ TEST_CASE(
         CHECK_MESSAGE(last <= kMostOfBound * one_by_one(c, s.timeouts),
                       c.spec.transport.policy.name() << ": " << last / one_by_one(c, s.timeouts));
         if (i % 10 == 0) {
-            CHECK(run(c).done == out.done);
+            CHECK(run_case(c).done == out.done);
         }
     }
     CHECK(ran > 100);

@@ -45,8 +45,8 @@ struct Outcome {
     [[nodiscard]] double first() const { return *std::min_element(done.begin(), done.end()); }
 };
 
-Outcome run(const PacketSpec& spec, const FabricShape& shape,
-            const std::vector<std::pair<std::uint32_t, std::uint32_t>>& pairs, std::uint64_t packets) {
+Outcome run_case(const PacketSpec& spec, const FabricShape& shape,
+                 const std::vector<std::pair<std::uint32_t, std::uint32_t>>& pairs, std::uint64_t packets) {
     const Fabric fabric(shape);
     Network network(fabric, spec, 1);
     for (std::size_t i = 0; i < pairs.size(); ++i) {
@@ -129,17 +129,17 @@ TEST_CASE("sprayed transports: MP-RDMA has no more than its receiver's bitmap un
     const FabricShape shape = test::hosts(8, 4, 4, 50e9, 5e-6);
     // There four links, and four packets stored and sent on; back as many headers.
     const double trip = 8 * 5e6 + 4 * kPacket + 4 * 1.28e3;
-    CHECK(run(spec, shape, {{0, 5}}, 2400).last() == doctest::Approx(100 * trip).epsilon(0.02));
+    CHECK(run_case(spec, shape, {{0, 5}}, 2400).last() == doctest::Approx(100 * trip).epsilon(0.02));
     spec.transport = test::transport("{kind: mp-rdma, mp_rdma_bitmap: 48}");
-    CHECK(run(spec, shape, {{0, 5}}, 2400).last() == doctest::Approx(50 * trip).epsilon(0.02));
+    CHECK(run_case(spec, shape, {{0, 5}}, 2400).last() == doctest::Approx(50 * trip).epsilon(0.02));
 }
 
 TEST_CASE("sprayed transports: MP-RDMA holds a packet that synchronises back for the time of its out-of-order window") {
     const FabricShape shape = test::hosts(8, 4, 4, 50e9, 500e-9);
     const double trip = 8 * 5e5 + 4 * kPacket + 4 * 1.28e3;
     const auto last = [&](const std::string& more) {
-        return run(spec_of({"{kind: mp-rdma, mp_rdma_window: 1000" + more + "}", "{kind: clocked}"}), shape, {{0, 5}},
-                   1000);
+        return run_case(spec_of({"{kind: mp-rdma, mp_rdma_window: 1000" + more + "}", "{kind: clocked}"}), shape,
+                        {{0, 5}}, 1000);
     };
     const double window = std::max(1.5 * 50e9 * trip * 1e-12, 4160.0) / 4160;  // packets, as large as it gets
     const double free = last("").last();
@@ -327,7 +327,7 @@ TEST_CASE("sprayed transports: Falcon keeps the buffer of a receiver whose host 
         if (transport.find("falcon") == std::string::npos) {
             spec.paths = test::paths("{kind: oblivious}");
         }
-        return run(spec, test::hosts(8, 4, 4, 50e9, 500e-9), {{0, 5}}, 20'000);
+        return run_case(spec, test::hosts(8, 4, 4, 50e9, 500e-9), {{0, 5}}, 20'000);
     };
     const double written = 20'000 * 4 * kPacket;
     const Outcome falcon = outcome("{kind: falcon}");
@@ -348,7 +348,7 @@ TEST_CASE("sprayed transports: flows of Falcon with one path each leave links th
         const PacketSpec spec =
             spec_of({"{kind: falcon, falcon_target: 6 us, falcon_flow_scaling: 0 s, falcon_plb: " + plb + "}",
                      "{kind: windowed, windowed_paths: 1}"});
-        return run(spec, test::hosts(64, 8, 8, 50e9, 500e-9), pairs, 4000).last();
+        return run_case(spec, test::hosts(64, 8, 8, 50e9, 500e-9), pairs, 4000).last();
     };
     CHECK(last("5") < 0.8 * last("0"));
 }
@@ -361,7 +361,7 @@ TEST_CASE("sprayed transports: Falcon's probe finds a lost tail before the timeo
         for (std::uint32_t i = 0; i < 512; ++i) {
             pairs.emplace_back(i % 8, 8 + i / 8 % 8);
         }
-        const Outcome out = run(spec, test::hosts(16, 8, 8, 50e9, 500e-9), pairs, 4);
+        const Outcome out = run_case(spec, test::hosts(16, 8, 8, 50e9, 500e-9), pairs, 4);
         CHECK(out.statistics.corrupted > 10);
         return out;
     };
@@ -457,7 +457,7 @@ TEST_CASE("sprayed transports: SRD's rate follows what arrives, and rises where 
 TEST_CASE("sprayed transports: a flow alone takes what its link takes") {
     for (const Case& one : kCases) {
         CAPTURE(one.transport);
-        const Outcome out = run(spec_of(one), test::hosts(8, 4, 4, 50e9, 500e-9), {{0, 5}}, 2000);
+        const Outcome out = run_case(spec_of(one), test::hosts(8, 4, 4, 50e9, 500e-9), {{0, 5}}, 2000);
         CHECK(out.last() >= 2000 * kPacket);
         CHECK(out.last() < 1.03 * 2000 * kPacket);
     }
@@ -471,7 +471,7 @@ TEST_CASE("sprayed transports: permutations over even paths, in which a flow cou
     for (const Case& one : kCases) {
         CAPTURE(one.transport);
         CAPTURE(one.paths);
-        const Outcome out = run(spec_of(one), test::hosts(64, 8, 8, 50e9, 500e-9), pairs, 1000);
+        const Outcome out = run_case(spec_of(one), test::hosts(64, 8, 8, 50e9, 500e-9), pairs, 1000);
         CHECK(out.first() >= 1000 * kPacket);
         // Of a few hashed paths some meet, and the more where each carries a fixed part. Where acknowledgements clock them, what
         // the first window leaves uneven is evened out by a packet a round trip.
@@ -491,7 +491,7 @@ TEST_CASE("sprayed transports: an incast ends when its receiver's link has broug
     for (const Case& one : kCases) {
         CAPTURE(one.transport);
         CAPTURE(one.paths);
-        const Outcome out = run(spec_of(one), test::hosts(32, 8, 8, 50e9, 500e-9), pairs, 1000);
+        const Outcome out = run_case(spec_of(one), test::hosts(32, 8, 8, 50e9, 500e-9), pairs, 1000);
         CHECK(out.last() >= 16 * 1000 * kPacket);
         CHECK(out.last() < 1.15 * 16 * 1000 * kPacket);
         CHECK(out.first() > 0.6 * out.last());
@@ -508,7 +508,7 @@ TEST_CASE("sprayed transports: what is lost is sent again") {
         CAPTURE(one.paths);
         PacketSpec spec = spec_of(one);
         spec.bit_error_rate = 3e-8;  // a packet in a thousand on each link
-        const Outcome noisy = run(spec, test::hosts(16, 4, 4, 50e9, 500e-9), pairs, 1000);
+        const Outcome noisy = run_case(spec, test::hosts(16, 4, 4, 50e9, 500e-9), pairs, 1000);
         CHECK(noisy.statistics.corrupted > 20);
         CHECK(noisy.statistics.retransmissions >= noisy.statistics.corrupted / 4);
         CHECK(noisy.last() < 8 * 1000 * kPacket);
@@ -518,7 +518,7 @@ TEST_CASE("sprayed transports: what is lost is sent again") {
         for (std::uint32_t i = 1; i < 9; ++i) {
             incast.emplace_back(i, 0);
         }
-        const Outcome full = run(shallow, test::hosts(16, 4, 4, 50e9, 500e-9), incast, 500);
+        const Outcome full = run_case(shallow, test::hosts(16, 4, 4, 50e9, 500e-9), incast, 500);
         CHECK(full.last() < 2 * 8 * 500 * kPacket);
     }
 }

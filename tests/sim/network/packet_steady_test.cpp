@@ -38,7 +38,7 @@ struct Sent {
     std::int64_t at = 0;  ///< ps
 };
 
-Done run(PacketSpec spec, const std::vector<Sent>& messages, double tolerance, std::uint32_t hosts = 16) {
+Done run_case(PacketSpec spec, const std::vector<Sent>& messages, double tolerance, std::uint32_t hosts = 16) {
     spec.skip_error = tolerance;
     const Fabric fabric(test::hosts(hosts, 8, 8, 50e9, 500e-9));
     Network network(fabric, spec, 1);
@@ -80,8 +80,8 @@ PacketSpec spec_of(const std::string& transport, const std::string& paths) {
 
 // With and without skipping: the same times within the tolerance, the same bytes, and fewer events by `factor` at least.
 void compare(const PacketSpec& spec, const std::vector<Sent>& messages, double factor, std::uint32_t hosts = 16) {
-    const Done exact = run(spec, messages, 0, hosts);
-    const Done skipped = run(spec, messages, kTolerance, hosts);
+    const Done exact = run_case(spec, messages, 0, hosts);
+    const Done skipped = run_case(spec, messages, kTolerance, hosts);
     CHECK(exact.statistics.skipped == 0);
     CHECK(skipped.payload == exact.payload);
     CHECK(skipped.statistics.packets_delivered == exact.statistics.packets_delivered);
@@ -122,8 +122,8 @@ TEST_CASE("a long flow alone, skipped: its completion time is that of its packet
         INFO(transport);
         constexpr std::uint64_t kPackets = 100'000;
         const PacketSpec spec = spec_of(transport, "ecmp");
-        const Done done = run(spec, {{0, 9, kPackets * 4096}}, kTolerance);
-        const Done exact = run(spec, {{0, 9, kPackets * 4096}}, 0);
+        const Done done = run_case(spec, {{0, 9, kPackets * 4096}}, kTolerance);
+        const Done exact = run_case(spec, {{0, 9, kPackets * 4096}}, 0);
         CHECK(std::abs(done.mean() / exact.mean() - 1) < kTolerance);
         CHECK(done.payload == exact.payload);
         CHECK(done.statistics.packet_hops == 4 * kPackets);
@@ -143,8 +143,8 @@ TEST_CASE("a long flow alone over paths that its transport clocks or has windows
         INFO(transport);
         constexpr std::uint64_t kPackets = 100'000;
         const PacketSpec spec = spec_of(transport, paths);
-        const Done done = run(spec, {{0, 9, kPackets * 4096}}, kTolerance);
-        const Done exact = run(spec, {{0, 9, kPackets * 4096}}, 0);
+        const Done done = run_case(spec, {{0, 9, kPackets * 4096}}, kTolerance);
+        const Done exact = run_case(spec, {{0, 9, kPackets * 4096}}, 0);
         CHECK(std::abs(done.mean() / exact.mean() - 1) < kTolerance);
         CHECK(done.payload == exact.payload);
         CHECK(static_cast<double>(done.statistics.packet_hops) == doctest::Approx(4.0 * kPackets).epsilon(1e-4));
@@ -161,8 +161,8 @@ TEST_CASE("flows to one receiver share its link, skipped or not") {
             messages.push_back({7 + i, 0, 20'000 * 4096});
         }
         PacketSpec spec = spec_of(transport, "ecmp");
-        const Done exact = run(spec, messages, 0);
-        const Done done = run(spec, messages, kTolerance);
+        const Done exact = run_case(spec, messages, 0);
+        const Done done = run_case(spec, messages, kTolerance);
         CHECK(std::abs(done.p99() / exact.p99() - 1) < kTolerance);
         CHECK(std::abs(done.mean() / exact.mean() - 1) < kTolerance);
         CHECK(done.p99() == doctest::Approx(4 * 20'000 * 4160 * 20.0).epsilon(0.01));
@@ -192,8 +192,8 @@ TEST_CASE("a flow that starts in the middle ends a skip, and those that it share
         // The second flow comes to the first one's receiver, from its leaf; the third is elsewhere.
         const std::vector<Sent> messages = {
             {1, 0, 40'000 * 4096}, {2, 3, 40'000 * 4096}, {4, 0, 400 * 4096, 1'000'000'000}};
-        const Done exact = run(spec, messages, 0);
-        const Done done = run(spec, messages, kTolerance);
+        const Done exact = run_case(spec, messages, 0);
+        const Done done = run_case(spec, messages, kTolerance);
         for (std::size_t i = 0; i < messages.size(); ++i) {
             CAPTURE(i);
             // The short one sees another phase of the long one's packets and windows.
@@ -211,9 +211,9 @@ TEST_CASE("messages that begin as others did are held sooner than they could be 
         messages.push_back({i, 8 + i, 2000 * 4096, i * 1'000'000'000});
     }
     const PacketSpec spec = spec_of("{kind: multipath}", "spray");
-    const Done exact = run(spec, messages, 0);
-    const Done done = run(spec, messages, kTolerance);
-    const Done first = run(spec, {messages.front()}, kTolerance);
+    const Done exact = run_case(spec, messages, 0);
+    const Done done = run_case(spec, messages, kTolerance);
+    const Done first = run_case(spec, {messages.front()}, kTolerance);
     for (std::size_t i = 0; i < messages.size(); ++i) {
         CHECK(std::abs(static_cast<double>(done.at[i]) / static_cast<double>(exact.at[i]) - 1) < kTolerance);
     }
@@ -241,8 +241,8 @@ TEST_CASE(
     for (const std::vector<Sent>& messages : {exchange, step}) {
         CAPTURE(messages.size());
         const PacketSpec spec = spec_of("{kind: multipath}", "spray");
-        const Done exact = run(spec, messages, 0, kHosts);
-        const Done done = run(spec, messages, kTolerance, kHosts);
+        const Done exact = run_case(spec, messages, 0, kHosts);
+        const Done done = run_case(spec, messages, kTolerance, kHosts);
         const auto of = [](const Done& one) {
             return static_cast<double>(*std::max_element(one.at.begin(), one.at.end()));
         };
@@ -257,7 +257,7 @@ TEST_CASE(
               doctest::Approx(static_cast<double>(exact.statistics.packet_hops)).epsilon(0.001));
     }
     // Over hashed paths some queues grow as long as it lasts: nothing of that is steady.
-    CHECK(run(spec_of("{kind: multipath}", "ecmp"), exchange, kTolerance, kHosts).statistics.skipped == 0);
+    CHECK(run_case(spec_of("{kind: multipath}", "ecmp"), exchange, kTolerance, kHosts).statistics.skipped == 0);
 }
 
 TEST_CASE("the error that is told is never more than the one that is allowed") {
@@ -276,7 +276,7 @@ TEST_CASE("the error that is told is never more than the one that is allowed") {
                 messages.push_back({from, to, (1 + random.below(40)) << 18U, at});
             }
             const PacketSpec spec = spec_of(kTransports[random.below(kTransports.size())], "ecmp");
-            const Done done = run(spec, messages, tolerance);
+            const Done done = run_case(spec, messages, tolerance);
             INFO(spec.transport.policy.name() << " " << tolerance << " " << round);
             CHECK(done.statistics.skip_error <= tolerance);
             skipped += done.statistics.skipped;
@@ -288,7 +288,7 @@ TEST_CASE("the error that is told is never more than the one that is allowed") {
     for (std::uint32_t i = 0; i < 40; ++i) {
         steps.push_back({i % 16, (i + 8) % 16, std::uint64_t{700} * 4096, std::int64_t{i} * 500'000'000});
     }
-    const Done done = run(spec_of("{kind: window}", "ecmp"), steps, 0.001);
+    const Done done = run_case(spec_of("{kind: window}", "ecmp"), steps, 0.001);
     CHECK(done.statistics.skip_error <= 0.001);
 }
 

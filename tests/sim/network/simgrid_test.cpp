@@ -137,7 +137,7 @@ collective: {{op: {}, algorithm: {}, size: 64 MiB}}
 network: {{fidelity: {}}}
 )",
                                                               operation, algorithm, fidelity));
-                return run(s, test::models(), {}).summary.find("collective_time_s")->value;
+                return run_scenario(s, test::model_cache(), {}).summary.find("collective_time_s")->value;
             };
             CHECK(seconds("simgrid") == doctest::Approx(seconds("fluid")).epsilon(1e-6).scale(0));
         }

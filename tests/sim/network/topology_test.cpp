@@ -47,7 +47,7 @@ const std::vector<std::string>& clusters() {
 }
 
 double slowest(const Scenario& scenario) {
-    return run(scenario, test::models(), {}).summary.find("fct_s.max")->value;
+    return run_scenario(scenario, test::model_cache(), {}).summary.find("fct_s.max")->value;
 }
 
 }  // namespace

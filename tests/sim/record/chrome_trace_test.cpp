@@ -51,8 +51,9 @@ std::pair<std::size_t, std::size_t> overlapping(const std::string& trace) {
 RunOutput drawn(const std::string& scenario) {
     RunOptions options;
     options.timeline = true;
-    return run(load_scenario(std::string(ORRERY_SOURCE_DIR) + "/scenarios/" + scenario + ".yaml", {}, test::data()),
-               test::models(), options);
+    return run_scenario(
+        load_scenario(std::string(ORRERY_SOURCE_DIR) + "/scenarios/" + scenario + ".yaml", {}, test::data()),
+        test::model_cache(), options);
 }
 
 }  // namespace

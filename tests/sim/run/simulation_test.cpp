@@ -108,7 +108,8 @@ TEST_CASE("serving's KV transfers go over packets: the fluid time plus headers, 
     const auto transfer = [&](const char* fidelity) {
         const std::vector<std::string> changes = {std::string("network.fidelity=") + fidelity, "engine.transfer=whole",
                                                   "requests.count=60", "requests.rate=0.2"};
-        const Summary summary = run(load_scenario(file, changes, test::data()), test::models(), {}).summary;
+        const Summary summary =
+            run_scenario(load_scenario(file, changes, test::data()), test::model_cache(), {}).summary;
         return summary.find("kv_transfer_s.mean")->value;
     };
     const double fluid = transfer("fluid");

@@ -94,7 +94,8 @@ TEST_CASE("a Megatron-LM script says what the ranks of a sequence exchange") {
                         "pretrain_gpt.py --num-layers 8 --hidden-size 4096 --num-attention-heads 32 --seq-length 32768 "
                         "--micro-batch-size 1 --global-batch-size 8 --bf16 --context-parallel-size 8 " +
                             flags)
-            .as<TrainingKind>().plan;
+            .as<TrainingKind>()
+            .plan;
     };
     CHECK(plan("").context_exchange == ContextExchange::ring);
     CHECK(plan("--cp-comm-type p2p").context_exchange == ContextExchange::ring);
@@ -132,7 +133,8 @@ TEST_CASE("a vLLM command line becomes its engine") {
     const Scenario four = imported("vllm-args", "vllm serve Qwen/Qwen3-14B-AWQ --enforce-eager");
     CHECK(four.as<ServingKind>().model.name == "qwen3-14b");
     CHECK(four.as<ServingKind>().engine.weights == Precision::int4);
-    CHECK(imported("vllm-args", "vllm serve /models/Qwen3-14B-AWQ -q fp8").as<ServingKind>().engine.weights == Precision::fp8);
+    CHECK(imported("vllm-args", "vllm serve /models/Qwen3-14B-AWQ -q fp8").as<ServingKind>().engine.weights ==
+          Precision::fp8);
     // The plainest command line of all has no flag.
     CHECK(imported("vllm-args", "vllm serve llama-3-8b").as<ServingKind>().engine.mixed.tensor == 1);
 }

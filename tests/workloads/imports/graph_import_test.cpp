@@ -272,8 +272,8 @@ TEST_CASE("links that say a thing twice, in no unit or below zero are refused wi
               .find("none of the units that are read here: gigabitspersecond") != std::string::npos);
     CHECK(refused("infragraph", replaced(kInfra, "name: up,", "name: eth,")).find("link 'eth' comes twice") !=
           std::string::npos);
-    CHECK(refused("graph-csv", "from,to,gbps,gbps\na,s,1,2\nb,s,1,2\n").find("input:1:1: error: column 'gbps' comes twice") !=
-          std::string::npos);
+    CHECK(refused("graph-csv", "from,to,gbps,gbps\na,s,1,2\nb,s,1,2\n")
+              .find("input:1:1: error: column 'gbps' comes twice") != std::string::npos);
     CHECK(refused("graph-csv", "from,to,gbps,latency\na,s,1,-1 us\nb,s,1,1 us\n").find("input:2:1: error: ") !=
           std::string::npos);
 }

@@ -19,7 +19,7 @@ Imported imported(const std::string& text) {
 
 Summary run_text(const std::string& text, const std::string& more = "") {
     const Scenario s = read_scenario(parse_yaml(text + more, "imported.yaml"), "imported", data());
-    return run(s, models(), {}).summary;
+    return run_scenario(s, model_cache(), {}).summary;
 }
 
 std::string refused(const std::string& text) {

@@ -9,7 +9,7 @@
 #include <cmath>
 #include <limits>
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 namespace {
 
@@ -103,8 +103,9 @@ void add_energy(const Scenario& scenario, const std::vector<CampaignResult>& run
     if (power == nullptr) {
         return;
     }
-    double idle =
-        scenario.cluster.mixed ? 0 : idle_power(scenario.cluster.node.gpu) * static_cast<double>(scenario.as<TrainingKind>().plan.ranks());
+    double idle = scenario.cluster.mixed ? 0
+                                         : idle_power(scenario.cluster.node.gpu) *
+                                               static_cast<double>(scenario.as<TrainingKind>().plan.ranks());
     for (const GroupSpec& group : scenario.cluster.groups) {
         idle += idle_power(group.node.gpu) * static_cast<double>(group.nodes * group.node.gpus);
     }
@@ -202,4 +203,4 @@ Timeline draw(const CampaignResult& run) {
     return out;
 }
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

@@ -4,7 +4,7 @@
 #include "tools/driver/scenario.hpp"
 #include "workloads/faults/campaign.hpp"
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 /// s: what is longer never comes.
 inline constexpr double kNoInterval = 1e10;
@@ -21,4 +21,4 @@ void add_notes(const CampaignPlan& plan, const std::vector<CampaignResult>& runs
 /// The first campaign over time.
 [[nodiscard]] Timeline draw(const CampaignResult& run);
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

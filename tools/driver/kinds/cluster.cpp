@@ -1,7 +1,7 @@
 // kind: cluster. Several jobs of any kinds on one cluster, each on nodes of its own, with one network between all of them.
 
-#include "sim/base/text.hpp"
 #include "tools/driver/kinds/cluster.hpp"
+#include "sim/base/text.hpp"
 #include "tools/driver/scenario_checks.hpp"
 
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <set>
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 namespace {
 
@@ -25,7 +25,7 @@ class ClusterRun final : public ScenarioRun {
             starts_.push_back(SimTime::from_seconds(job.start));
             runs_.push_back(
                 job.scenario.own->prepare({job.scenario, context.models, context.options, context.fabric,
-                                          *placements_.back(), context.simulation, starts_.back(), context.faults}));
+                                           *placements_.back(), context.simulation, starts_.back(), context.faults}));
         }
     }
 
@@ -237,4 +237,4 @@ const KindRow ClusterKind::kRow = {
     .make = make_kind<ClusterKind>,
 };
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

@@ -3,7 +3,7 @@
 
 #include "tools/driver/job.hpp"
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 class ClusterKind final : public KindSpec {
   public:
@@ -36,4 +36,4 @@ class ClusterKind final : public KindSpec {
 /// What all jobs of a scenario will take together.
 [[nodiscard]] RunCost cost_of_jobs(const std::vector<const JobSpec*>& jobs);
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

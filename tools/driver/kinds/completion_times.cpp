@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 void add_spread(const std::string& name, std::vector<double> values, const char* unit, Summary& summary) {
     ORRERY_ASSERT(!values.empty());
@@ -19,4 +19,4 @@ void add_spread(const std::string& name, std::vector<double> values, const char*
     summary.add(name + ".max", values.back(), unit);
 }
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

@@ -3,9 +3,9 @@
 
 #include "sim/record/summary.hpp"
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 /// Adds `name`.mean, .p50, .p95, .p99 and .max. Precondition: there are values.
 void add_spread(const std::string& name, std::vector<double> values, const char* unit, Summary& summary);
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

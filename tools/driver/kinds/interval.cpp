@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 namespace {
 
@@ -74,4 +74,4 @@ void set_interval(Metric& metric, double width) {
     metric.high = metric.value * factor;
 }
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

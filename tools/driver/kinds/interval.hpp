@@ -22,7 +22,7 @@
 #include "tools/driver/scenario.hpp"
 #include "workloads/training/simulate.hpp"
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 /// Half-width of log(time) that software leaves where its preset gives none: `orrery validate training` prints what the declared
 /// half of all runs gives for it.
@@ -47,4 +47,4 @@ inline constexpr double kNinety = 1.6448536269514722;
 /// Sets `low` and `high` of a metric that is proportional to the time or to its inverse.
 void set_interval(Metric& metric, double width);
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

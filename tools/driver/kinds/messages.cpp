@@ -3,8 +3,8 @@
 #include "tools/driver/kinds/messages.hpp"
 
 #include "sim/network/simgrid_job.hpp"
-#include "tools/driver/kinds/completion_times.hpp"
 #include "tools/driver/given_faults.hpp"
+#include "tools/driver/kinds/completion_times.hpp"
 #include "workloads/collective/algorithms/algorithm.hpp"
 #include "workloads/collective/choose.hpp"
 #include "workloads/collective/lone_message.hpp"
@@ -16,7 +16,7 @@
 #include <map>
 #include <numeric>
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 namespace {
 
@@ -157,9 +157,10 @@ class MessageScenario {
     [[nodiscard]] std::unique_ptr<MessageRun> add(const RunContext& context, const MessageRunOptions& options) const {
         switch (form_) {
             case Form::ring:
-                return ranks_ > 1 ? add_ring(context.simulation, context.placement, context.scenario.as<CollectiveKind>().collective, ranks_,
-                                             options, context.start)
-                                  : nullptr;
+                return ranks_ > 1
+                           ? add_ring(context.simulation, context.placement,
+                                      context.scenario.as<CollectiveKind>().collective, ranks_, options, context.start)
+                           : nullptr;
             case Form::shifts:
                 return add_shifts(context.simulation, context.placement, shifts_, ranks_, options, context.start);
             case Form::rings:
@@ -413,7 +414,8 @@ MessageRunOptions message_options(const Scenario& scenario) {
     return options;
 }
 
-static void messages_on_simgrid(const Scenario& scenario, const RunOptions& options, const Fabric& fabric, RunOutput& out) {
+static void messages_on_simgrid(const Scenario& scenario, const RunOptions& options, const Fabric& fabric,
+                                RunOutput& out) {
     if (!has_simgrid()) {
         throw ConfigError({scenario.network_mark.error(
             "fidelity simgrid needs the program orrery-simgrid beside this one, and this build has no SimGrid: use "
@@ -461,4 +463,4 @@ const KindRow NetworkKind::kRow = {
     .make = make_kind<NetworkKind>,
 };
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

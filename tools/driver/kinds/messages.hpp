@@ -4,7 +4,7 @@
 #include "tools/driver/kind.hpp"
 #include "workloads/collective/message_run.hpp"
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 class CollectiveKind final : public KindSpec {
   public:
@@ -51,4 +51,4 @@ class NetworkKind final : public KindSpec {
 /// How a scenario's messages are simulated.
 [[nodiscard]] MessageRunOptions message_options(const Scenario& scenario);
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 namespace {
 
@@ -21,8 +21,8 @@ class ReplayOfRecord final : public ScenarioRun {
         : options_(context.options),
           recorded_on_(spec_of(context).recorded_on),
           trace_(read_replay(context.scenario.file(spec_of(context).trace))),
-          run_(trace_, spec_of(context), nodes_of(context), context.placement,
-               context.scenario.network.path_choice(), context.simulation, context.start, devices_of(context)) {
+          run_(trace_, spec_of(context), nodes_of(context), context.placement, context.scenario.network.path_choice(),
+               context.simulation, context.start, devices_of(context)) {
         note_device(context);
         run_.set_progress(context.options.progress);
     }
@@ -162,4 +162,4 @@ const KindRow RecordKind::kRow = {
     .make = make_kind<RecordKind>,
 };
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

@@ -4,7 +4,7 @@
 #include "tools/driver/kind.hpp"
 #include "workloads/replay/replay.hpp"
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 class RecordKind final : public KindSpec {
   public:
@@ -22,4 +22,4 @@ class RecordKind final : public KindSpec {
     [[nodiscard]] std::vector<std::string*> own_files() override { return {&replay.trace, &faults.trace}; }
 };
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

@@ -19,7 +19,7 @@
 #include <cmath>
 #include <set>
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 namespace {
 
@@ -39,7 +39,10 @@ struct Batch {
 class RlRun final : public ScenarioRun {
   public:
     explicit RlRun(const RunContext& context)
-        : context_(context), scenario_(context.scenario), spec_(context.scenario.as<RlKind>().rl), jobs_(context.scenario.as<RlKind>().jobs) {
+        : context_(context),
+          scenario_(context.scenario),
+          spec_(context.scenario.as<RlKind>().rl),
+          jobs_(context.scenario.as<RlKind>().jobs) {
         part_options_.check_memory = context.options.check_memory;
         for (RlPart& job : jobs_) {
             take_shared(scenario_, job.scenario);
@@ -145,9 +148,8 @@ class RlRun final : public ScenarioRun {
     [[nodiscard]] RunOutput run_part(const Scenario& scenario, const Placement& placement) const {
         RunOutput out;
         Simulation simulation(context_.fabric, run_settings(scenario));
-        const auto part =
-            scenario.own->prepare({scenario, context_.models, part_options_, context_.fabric, placement,
-                                        simulation, SimTime(), nullptr});
+        const auto part = scenario.own->prepare(
+            {scenario, context_.models, part_options_, context_.fabric, placement, simulation, SimTime(), nullptr});
         simulation.run();
         part->summarise(out);
         return out;
@@ -520,7 +522,8 @@ void check_part(const RlPart& job, const Mark& mark, std::vector<Diagnostic>& er
     }
 }
 
-void check_weights(const RlSpec& rl, const std::vector<RlPart>& jobs, const Mark& mark, std::vector<Diagnostic>& errors) {
+void check_weights(const RlSpec& rl, const std::vector<RlPart>& jobs, const Mark& mark,
+                   std::vector<Diagnostic>& errors) {
     const RlPart* generator = nullptr;
     const RlPart* actor = nullptr;
     for (const RlPart& job : jobs) {
@@ -577,8 +580,7 @@ std::vector<std::string> without_effect_forward(const PlanSpec& plan) {
 
 }  // namespace
 
-void RlKind::check(const YamlNode& root, const DataDirectory& data, Scenario& whole,
-                   std::vector<Diagnostic>& errors) {
+void RlKind::check(const YamlNode& root, const DataDirectory& data, Scenario& whole, std::vector<Diagnostic>& errors) {
     const YamlNode* list = root.find("jobs");
     if (list == nullptr || list->kind != YamlNode::Kind::sequence) {
         return;
@@ -601,7 +603,8 @@ void RlKind::check(const YamlNode& root, const DataDirectory& data, Scenario& wh
         job.name = part_role_names()[static_cast<std::size_t>(job.role)];
         if (read_job_source(item, data, whole, job, errors)) {
             check_part(job, item.mark, errors);
-            if (const auto* training = job.scenario.find<TrainingKind>(); training != nullptr && judges_only(job.role)) {
+            if (const auto* training = job.scenario.find<TrainingKind>();
+                training != nullptr && judges_only(job.role)) {
                 job.scenario.without_effect = without_effect_forward(training->plan);
             }
         }
@@ -652,4 +655,4 @@ const KindRow RlKind::kRow = {
     .make = make_kind<RlKind>,
 };
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

@@ -4,7 +4,7 @@
 #include "tools/driver/job.hpp"
 #include "workloads/rl/spec.hpp"
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 /// One of the models of a step.
 struct RlPart : JobSpec {
@@ -38,4 +38,4 @@ class RlKind final : public KindSpec {
     }
 };
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

@@ -2,13 +2,13 @@
 
 #include "tools/driver/kinds/serving.hpp"
 
-#include "tools/driver/group_names.hpp"
 #include "models/scaled_device.hpp"
+#include "tools/driver/group_names.hpp"
 #include "tools/driver/kinds/pool_place.hpp"
-#include "tools/driver/scenario_checks.hpp"
 #include "tools/driver/kinds/serving_intervals.hpp"
 #include "tools/driver/kinds/serving_summary.hpp"
 #include "tools/driver/kinds/serving_timeline.hpp"
+#include "tools/driver/scenario_checks.hpp"
 
 #include <fmt/format.h>
 
@@ -16,7 +16,7 @@
 #include <map>
 #include <tuple>
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 namespace {
 
@@ -146,7 +146,7 @@ class ServingWork final : public ScenarioRun {
         const DeviceSpec& gpu = phase->other_device ? phase->device : node.gpu;
         const CostModel* device = device_at(gpu, phase->clock);
         spread_ = std::max(spread_, products_spread(*device, spec_.model));
-        check(*phase, spec_.model);
+        check_spec(*phase, spec_.model);
         const std::int64_t ranks = phase->ranks();
         PoolSpec pool;
         pool.role = role;
@@ -444,14 +444,15 @@ void ServingKind::describe(Fields& fields, const Scenario& whole) {
 
 namespace {
 
-void check_faults_of_service(const YamlNode& root, const Scenario& scenario, const ServiceFaults& faults, std::vector<Diagnostic>& errors) {
+void check_faults_of_service(const YamlNode& root, const Scenario& scenario, const ServiceFaults& faults,
+                             std::vector<Diagnostic>& errors) {
     const YamlNode* node = root.find("faults");
     if (node == nullptr || !faults.given || names_lines_of(errors, root, "cluster") ||
         names_lines_of(errors, root, "engine")) {
         return;  // places are those of the service
     }
     try {
-        check(*node, faults, service_shape(scenario), errors);
+        check_spec(*node, faults, service_shape(scenario), errors);
     } catch (const Error&) {
         return;  // said where the cluster is read
     }
@@ -519,7 +520,8 @@ void ServingKind::check(const YamlNode& root, const DataDirectory&, Scenario& wh
     check_served_model(root, model, errors);
     const bool part = root.find("orrery") == nullptr;  // of an algorithm that says itself how many answers a prompt has
     if (engine.router.make()->needs().sessions && !part && requests.trace.empty() && requests.mix.empty() &&
-        requests.sessions <= 1 && requests.samples <= 1 && requests.turns <= 0 && requests.arrivals != ArrivalKind::closed) {
+        requests.sessions <= 1 && requests.samples <= 1 && requests.turns <= 0 &&
+        requests.arrivals != ArrivalKind::closed) {
         errors.push_back(mark_of(root, "engine.router")
                              .error("'engine.router' has no effect without requests of several sessions ('sessions', "
                                     "'turns', 'samples', a 'mix' or a trace): one replica would have all",
@@ -555,7 +557,7 @@ static double widest_batch(const Scenario& whole, const ServingKind& s, double t
     if (!s.engine.has_step_cost) {
         try {
             const DeviceSpec& device = phase.other_device ? phase.device : whole.cluster.node.gpu;
-            check(phase, s.model);
+            check_spec(phase, s.model);
             const EngineLimits limits = limits_of(s.engine, phase, s.model, device);
             most = std::min(most, static_cast<double>(limits.blocks) * limits.block / std::max(1.0, tokens));
         } catch (const InfeasibleError&) {
@@ -605,4 +607,4 @@ const KindRow ServingKind::kRow = {
     .make = make_kind<ServingKind>,
 };
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

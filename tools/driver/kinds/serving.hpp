@@ -4,7 +4,7 @@
 #include "tools/driver/kind.hpp"
 #include "workloads/serving/spec.hpp"
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 class ServingKind final : public KindSpec {
   public:
@@ -35,4 +35,4 @@ class ServingKind final : public KindSpec {
     [[nodiscard]] std::vector<std::string*> own_files() override { return {&requests.trace, &engine.faults.trace}; }
 };
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

@@ -12,7 +12,7 @@
 #include <cmath>
 #include <functional>
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 namespace {
 
@@ -190,4 +190,4 @@ void add_steady_state(const ServiceResult& result, Summary& summary) {
     }
 }
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

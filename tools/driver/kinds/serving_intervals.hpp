@@ -19,10 +19,10 @@
 #include "sim/device/cost_model.hpp"
 #include "sim/record/summary.hpp"
 #include "tools/driver/scenario.hpp"
-#include "workloads/serving/spec.hpp"
 #include "workloads/serving/metrics/outcome.hpp"
+#include "workloads/serving/spec.hpp"
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 /// Half-widths of log(time) that the model leaves, of latencies as they are measured.
 struct ModelWidths {
@@ -45,4 +45,4 @@ void add_model_error(const Scenario& scenario, double spread, Summary& summary);
 /// Bounds the metrics of a run that has a steady state or none, adds `overloaded` and `sustainable_rps`, and says what was measured.
 void add_steady_state(const ServiceResult& result, Summary& summary);
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 namespace {
 
@@ -114,7 +114,8 @@ class Writer {
         }
         summary.add("requests_per_s", per_second(result.finished), "1/s");
         summary.add("output_tokens_per_s", per_second(result.output_tokens), "1/s");
-        if (scenario_.as<ServingKind>().slo.ttft > 0 || scenario_.as<ServingKind>().slo.tpot > 0 || scenario_.as<ServingKind>().slo.tbt > 0) {
+        if (scenario_.as<ServingKind>().slo.ttft > 0 || scenario_.as<ServingKind>().slo.tpot > 0 ||
+            scenario_.as<ServingKind>().slo.tbt > 0) {
             const auto asked = static_cast<double>(result.requests.size() + result.unserved);
             summary.add("slo_attainment", asked > 0 ? static_cast<double>(in_time_) / asked : kNotMeasured, "1");
             summary.add("goodput_rps", per_second(in_time_), "1/s");
@@ -334,4 +335,4 @@ void note_service(const ServiceResult& result, Summary& summary) {
     }
 }
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

@@ -8,7 +8,7 @@
 
 #include <vector>
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 /// Devices of a pool, and the clock that they run at.
 struct PoolDevices {
@@ -34,4 +34,4 @@ void summarise_service(const ServingTotals& totals, const ServiceResult& result,
 /// What a reader of the figures has to know.
 void note_service(const ServiceResult& result, Summary& summary);
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

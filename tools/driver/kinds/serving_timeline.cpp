@@ -6,7 +6,7 @@
 #include <cmath>
 #include <map>
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 namespace {
 
@@ -116,4 +116,4 @@ Timeline draw(const ServiceResult& result) {
     return timeline;
 }
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

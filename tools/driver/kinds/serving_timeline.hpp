@@ -4,10 +4,10 @@
 #include "sim/record/summary.hpp"
 #include "workloads/serving/metrics/outcome.hpp"
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 /// Iterations of the replicas and times that they are down as spans, requests and KV transfers as lifelines, batches, caches, adapters
 /// and queues as counters; times in us.
 [[nodiscard]] Timeline draw(const ServiceResult& result);
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

@@ -8,13 +8,13 @@
 #include "tools/driver/kinds/serving.hpp"
 #include "tools/driver/kinds/training.hpp"
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 const std::vector<const KindRow*>& scenario_kinds() {
-    static const std::vector<const KindRow*> kRows = {
-        &TrainingKind::kRow, &CollectiveKind::kRow, &NetworkKind::kRow, &RecordKind::kRow,
-        &ServingKind::kRow,  &ClusterKind::kRow,    &RlKind::kRow};
+    static const std::vector<const KindRow*> kRows = {&TrainingKind::kRow, &CollectiveKind::kRow, &NetworkKind::kRow,
+                                                      &RecordKind::kRow,   &ServingKind::kRow,    &ClusterKind::kRow,
+                                                      &RlKind::kRow};
     return kRows;
 }
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

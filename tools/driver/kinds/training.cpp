@@ -21,12 +21,12 @@
 #include <algorithm>
 #include <limits>
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 namespace {
 
-constexpr UnitPrice kCopied = {1.5e-7, 10};       // of an iteration whose ranks do the same: copies of one of each stage
-constexpr UnitPrice kCampaignStep = {3e-7, 0};    // a fault, or a stretch of training with its checkpoint
+constexpr UnitPrice kCopied = {1.5e-7, 10};     // of an iteration whose ranks do the same: copies of one of each stage
+constexpr UnitPrice kCampaignStep = {3e-7, 0};  // a fault, or a stretch of training with its checkpoint
 constexpr UnitPrice kSlowState = {1.2e-4, 1200};  // of an iteration that a campaign prepares, and whose time it keeps
 constexpr double kTasksPerPass = 8;               // of a pipeline stage: compute, its transfers and what they wait for
 
@@ -48,7 +48,8 @@ std::vector<std::pair<const DeviceSpec*, double>> devices_of(const TrainingInput
     return out;
 }
 
-void add_training_metrics(const TrainingKind& s, const TrainingInput& input, const TrainingResult& result, Summary& out) {
+void add_training_metrics(const TrainingKind& s, const TrainingInput& input, const TrainingResult& result,
+                          Summary& out) {
     const auto gpus = static_cast<double>(s.plan.ranks());
     const double tokens = result.documents
                               ? result.documents->tokens
@@ -340,9 +341,10 @@ void TrainingKind::keep_marks(const YamlNode& root) {
 std::vector<std::string> TrainingKind::refusals(const FaultReach& reach) const {
     std::vector<std::string> out;
     if (reach.links && plan.replica_ranks() > reach.gpus) {
-        out.push_back(fmt::format("has tensor x context {} on nodes of {} GPUs: what these exchange is priced before the "
-                                  "run, where no link can fail",
-                                  plan.replica_ranks(), reach.gpus));
+        out.push_back(
+            fmt::format("has tensor x context {} on nodes of {} GPUs: what these exchange is priced before the "
+                        "run, where no link can fail",
+                        plan.replica_ranks(), reach.gpus));
     }
     if (reach.links && plan.experts.expert * plan.expert_tensor() > reach.gpus) {
         out.emplace_back(
@@ -361,8 +363,7 @@ void TrainingKind::check(const YamlNode& root, const DataDirectory& data, Scenar
     }
     const AttentionKernel asked = plan.asked_attention;
     plan.attention = asked == AttentionKernel::software ? software.attention : asked;
-    if (model.hybrid() && model.layers_with(LayerPart::state_space) > 0 &&
-        software.scan_efficiency.value == 0) {
+    if (model.hybrid() && model.layers_with(LayerPart::state_space) > 0 && software.scan_efficiency.value == 0) {
         software.scan_efficiency = usual_scan_efficiency();
     }
     for (const std::string& problem : apply_signatures(plan)) {
@@ -415,8 +416,7 @@ static RunCost cost_of_campaign(const Scenario& s, const FaultsSpec& faults) {
     if (const auto interval = faults.checkpoint.interval.make(); stops > 0 || !interval->needs_mtbf()) {
         rate += 2 / std::max(1e-3, interval->seconds(kStall, 1 / std::max(stops, 1e-12)));
     }
-    const double length =
-        faults.work_s > 0 ? std::min(faults.duration_s, 10 * faults.work_s) : faults.duration_s;
+    const double length = faults.work_s > 0 ? std::min(faults.duration_s, 10 * faults.work_s) : faults.duration_s;
     return cost_of(static_cast<double>(faults.runs) * length * rate, kCampaignStep, "steps of campaigns");
 }
 
@@ -457,4 +457,4 @@ const KindRow TrainingKind::kRow = {
     .make = make_kind<TrainingKind>,
 };
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

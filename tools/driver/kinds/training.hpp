@@ -4,7 +4,7 @@
 #include "tools/driver/kind.hpp"
 #include "workloads/training/spec.hpp"
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 class TrainingKind final : public KindSpec {
   public:
@@ -32,4 +32,4 @@ class TrainingKind final : public KindSpec {
     [[nodiscard]] std::vector<std::string*> own_files() override { return {&faults.trace, &plan.documents.trace}; }
 };
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

@@ -19,7 +19,7 @@
 #include <optional>
 #include <thread>
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 namespace {
 
@@ -67,14 +67,19 @@ std::map<std::uint32_t, std::uint32_t> ranks_by_gpu(const TrainingInput& input) 
 class TrainingJob final : public JobModel {
   public:
     TrainingJob(const Scenario& scenario, const TrainingInput& input, const TrainingResult& result)
-        : scenario_(scenario), training_(scenario.as<TrainingKind>()), input_(input), shape_(job_shape(scenario)), set_(folding_set(input)) {
+        : scenario_(scenario),
+          training_(scenario.as<TrainingKind>()),
+          input_(input),
+          shape_(job_shape(scenario)),
+          set_(folding_set(input)) {
         if (!input.groups.empty()) {
             rank_of_ = ranks_by_gpu(input);
             list_places();
         }
         times_[key({shape_.nodes, {}, 0})] = result.iteration_s;
         constexpr std::int64_t kRuns = 100;  // more change the mean of rounds by less than anybody can see
-        for (std::int64_t run = 0; has_rounds() && run < std::min(kRuns, scenario.as<TrainingKind>().faults.runs); ++run) {
+        for (std::int64_t run = 0; has_rounds() && run < std::min(kRuns, scenario.as<TrainingKind>().faults.runs);
+             ++run) {
             rounds_.push_back(play(input.plan, parts_of(result), scenario.seed + run));
         }
     }
@@ -566,8 +571,9 @@ double checkpoint_bytes(const Scenario& s) {
     if (training.plan.adapters.given) {
         return kBytesPerParameter * trained_parameters(training.model, training.plan);
     }
-    const double layers = training.model.hybrid() ? training.model.hybrid_parameters()
-                                           : static_cast<double>(training.model.layers) * training.model.layer_parameters();
+    const double layers = training.model.hybrid()
+                              ? training.model.hybrid_parameters()
+                              : static_cast<double>(training.model.layers) * training.model.layer_parameters();
     const double parameters =
         layers + tables_of(s) * training.model.embedding_parameters() + training.model.trained_encoder_parameters();
     return kBytesPerParameter * parameters;
@@ -597,7 +603,8 @@ JobShape job_shape(const Scenario& scenario) {
     JobShape out;
     out.gpus_per_node = shape.gpus_per_node;
     out.nics_per_node = std::max(1U, shape.nics_per_node);
-    out.nodes = static_cast<std::uint32_t>((scenario.as<TrainingKind>().plan.ranks() + shape.gpus_per_node - 1) / shape.gpus_per_node);
+    out.nodes = static_cast<std::uint32_t>((scenario.as<TrainingKind>().plan.ranks() + shape.gpus_per_node - 1) /
+                                           shape.gpus_per_node);
     if (fabric.as_tree() != nullptr && shape.nodes > 1) {
         out.nodes_per_leaf = shape.nodes_per_leaf;
         out.rails = std::max(1U, shape.rails);
@@ -631,9 +638,9 @@ void check_faults(const YamlNode& root, const Scenario& scenario, std::vector<Di
     if (names_lines_of(errors, root, "cluster") || names_lines_of(errors, root, "plan") || training.plan.ranks() <= 0) {
         return;  // what the job has is not known
     }
-    check(*node, faults.stragglers, faults.coding, training.plan.data, errors);
+    check_spec(*node, faults.stragglers, faults.coding, training.plan.data, errors);
     try {
-        check(*node, faults, job_shape(scenario), errors);
+        check_spec(*node, faults, job_shape(scenario), errors);
     } catch (const Error&) {
         return;  // said where the cluster is read
     }
@@ -664,4 +671,4 @@ void add_campaign(const Scenario& scenario, const TrainingInput& input, const Tr
     }
 }
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

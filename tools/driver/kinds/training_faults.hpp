@@ -5,7 +5,7 @@
 #include "tools/driver/scenario.hpp"
 #include "workloads/training/simulate.hpp"
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 /// The job of a training scenario as faults see it. Throws as shape_of does.
 [[nodiscard]] JobShape job_shape(const Scenario& scenario);
@@ -29,4 +29,4 @@ void check_faults(const YamlNode& root, const Scenario& scenario, std::vector<Di
 void add_campaign(const Scenario& scenario, const TrainingInput& input, const TrainingResult& result,
                   const std::vector<CampaignVariant>& variants, RunOutput& out);
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

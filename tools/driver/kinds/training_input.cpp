@@ -4,15 +4,15 @@
 
 #include "tools/driver/group_names.hpp"
 #include "tools/driver/kinds/training.hpp"
-#include "tools/driver/scenario.hpp"
 #include "tools/driver/kinds/training_input.hpp"
+#include "tools/driver/scenario.hpp"
 #include "workloads/training/offload.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 // The order of groups that a plan names, those that it does not after them.
 static std::vector<std::uint32_t> group_order(const Scenario& scenario, const Fabric& fabric) {
@@ -153,14 +153,14 @@ std::vector<GroupDevice> node_devices(const Scenario& scenario, ModelCache& mode
 TrainingInput training_input(const Scenario& scenario, ModelCache& models, const Fabric& fabric,
                              const Placement& placement) {
     const auto& training = scenario.as<TrainingKind>();
-    check(training.model, training.plan, placement.gpus(), training.plan_mark);
+    check_spec(training.model, training.plan, placement.gpus(), training.plan_mark);
     return training_input(scenario, node_devices(scenario, models), fabric, placement);
 }
 
 TrainingInput training_input(const Scenario& scenario, const std::vector<GroupDevice>& devices, const Fabric& fabric,
                              const Placement& placement) {
     const auto& training = scenario.as<TrainingKind>();
-    check(training.model, training.plan, placement.gpus(), training.plan_mark);
+    check_spec(training.model, training.plan, placement.gpus(), training.plan_mark);
     const Placement own = placed(scenario, fabric, placement);
     std::string unfit;
     for (const GroupDevice& one : devices) {
@@ -205,4 +205,4 @@ TrainingInput training_input(const Scenario& scenario, const std::vector<GroupDe
     return input;
 }
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

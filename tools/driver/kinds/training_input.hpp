@@ -5,7 +5,7 @@
 #include "tools/driver/scenario.hpp"
 #include "workloads/training/simulate.hpp"
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 /// What its nodes are priced by: one, or that of each group of a cluster of groups. Refers to the scenario.
 [[nodiscard]] std::vector<GroupDevice> node_devices(const Scenario& scenario, ModelCache& models);
@@ -18,4 +18,4 @@ namespace orrery::inline driver {
 [[nodiscard]] TrainingInput training_input(const Scenario& scenario, const std::vector<GroupDevice>& devices,
                                            const Fabric& fabric, const Placement& placement);
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

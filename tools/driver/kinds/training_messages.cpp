@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 namespace {
 
@@ -70,4 +70,4 @@ std::optional<MessageRecord> messages_of(const TrainingInput& input, const Train
     return out;
 }
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

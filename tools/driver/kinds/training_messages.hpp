@@ -11,7 +11,7 @@
 #include "tools/driver/scenario.hpp"
 #include "workloads/training/simulate.hpp"
 
-namespace orrery::inline driver {
+namespace orrery::driver {
 
 /// Those that one job of a packet run sent, in the order of sending, of which none was cancelled.
 /// `owner`: the number of its listener; `start`: of the job, s of the run.
@@ -21,4 +21,4 @@ namespace orrery::inline driver {
 [[nodiscard]] std::optional<MessageRecord> messages_of(const TrainingInput& input, const TrainingRun& run,
                                                        std::size_t most);
 
-}  // namespace orrery::inline driver
+}  // namespace orrery::driver

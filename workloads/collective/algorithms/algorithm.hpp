@@ -7,7 +7,7 @@
 
 #include <limits>
 
-namespace orrery::inline collective {
+namespace orrery::collective {
 
 // Collects messages and "b waits for a" pairs; builds the release lists at the end.
 class ScheduleBuilder {
@@ -133,4 +133,4 @@ void require_all_reduce(const CollectiveSpec& spec);
 /// Throws InfeasibleError, with what the algorithm serves, when `served` is false.
 void require_served(const CollectiveSpec& spec, bool served, const char* what);
 
-}  // namespace orrery::inline collective
+}  // namespace orrery::collective

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <map>
 
-namespace orrery::inline collective {
+namespace orrery::collective {
 
 namespace {
 
@@ -170,4 +170,4 @@ extern const CollectiveAlgorithm kAutoAlgorithm = {
         own.algorithm->build(builder, own, ranks, per_node);
     }};
 
-}  // namespace orrery::inline collective
+}  // namespace orrery::collective

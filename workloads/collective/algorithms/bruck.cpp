@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace orrery::inline collective {
+namespace orrery::collective {
 
 // Round k sends to the rank 2^k further all blocks that still have so far to go: those whose distance has bit k. Fewer, larger
 // messages than `direct`, which sends each block once: good where latency counts.
@@ -48,4 +48,4 @@ extern const CollectiveAlgorithm kBruckAlgorithm = {
         return spec.op == CollectiveOp::all_to_all ? seconds : kNotServed;
     }};
 
-}  // namespace orrery::inline collective
+}  // namespace orrery::collective

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline collective {
+namespace orrery::collective {
 
 namespace {
 
@@ -66,4 +66,4 @@ extern const CollectiveAlgorithm kDirectAlgorithm = {
     },
     shifts_of};
 
-}  // namespace orrery::inline collective
+}  // namespace orrery::collective

@@ -3,7 +3,7 @@
 #include <bit>
 #include <cmath>
 
-namespace orrery::inline collective {
+namespace orrery::collective {
 
 namespace {
 
@@ -74,4 +74,4 @@ extern const CollectiveAlgorithm kHalvingDoublingAlgorithm = {
         return rounds * seconds + (links.ranks > whole ? rounds * links.step(spec.bytes, 1) : 0);
     }};
 
-}  // namespace orrery::inline collective
+}  // namespace orrery::collective

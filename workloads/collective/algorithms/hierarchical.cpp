@@ -6,7 +6,7 @@
 #include <bit>
 #include <cmath>
 
-namespace orrery::inline collective {
+namespace orrery::collective {
 
 namespace {
 
@@ -290,4 +290,4 @@ extern const CollectiveAlgorithm kInSwitchAlgorithm = {
         }
     }};
 
-}  // namespace orrery::inline collective
+}  // namespace orrery::collective

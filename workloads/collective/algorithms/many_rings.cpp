@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace orrery::inline collective {
+namespace orrery::collective {
 
 namespace {
 
@@ -140,4 +140,4 @@ extern const CollectiveAlgorithm kBidirectionalRingAlgorithm = {
     nullptr,
     both_ways};
 
-}  // namespace orrery::inline collective
+}  // namespace orrery::collective

@@ -10,7 +10,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline collective {
+namespace orrery::collective {
 
 extern const CollectiveAlgorithm kPerDimensionAlgorithm;
 
@@ -184,4 +184,4 @@ extern const CollectiveAlgorithm kPerDimensionAlgorithm = {
         return seconds;
     }};
 
-}  // namespace orrery::inline collective
+}  // namespace orrery::collective

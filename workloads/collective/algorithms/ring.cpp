@@ -1,6 +1,6 @@
 #include "workloads/collective/algorithms/algorithm.hpp"
 
-namespace orrery::inline collective {
+namespace orrery::collective {
 
 std::vector<std::uint32_t> add_ring(ScheduleBuilder& builder, const std::vector<std::uint32_t>& members, double bytes,
                                     std::uint32_t steps, const std::vector<std::uint32_t>& first_waits,
@@ -61,4 +61,4 @@ extern const CollectiveAlgorithm kRingAlgorithm = {
                                            : kNotServed;
     }};
 
-}  // namespace orrery::inline collective
+}  // namespace orrery::collective

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <numeric>
 
-namespace orrery::inline collective {
+namespace orrery::collective {
 
 namespace {
 
@@ -153,4 +153,4 @@ extern const CollectiveAlgorithm kChainAlgorithm = {
                    : kNotServed;
     }};
 
-}  // namespace orrery::inline collective
+}  // namespace orrery::collective

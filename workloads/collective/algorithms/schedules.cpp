@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline collective {
+namespace orrery::collective {
 
 void describe(Fields& fields, CollectiveSpec& spec) {
     fields.enumeration({"op", "the operation"}, collective_op_names(), spec.op);
@@ -135,4 +135,4 @@ Schedule make_traffic(const TrafficSpec& spec, std::uint32_t ranks, std::uint64_
     return builder.finish();
 }
 
-}  // namespace orrery::inline collective
+}  // namespace orrery::collective

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline collective {
+namespace orrery::collective {
 
 extern const CollectiveAlgorithm kAutoAlgorithm;
 extern const CollectiveAlgorithm kRingAlgorithm;
@@ -69,4 +69,4 @@ double GroupLinks::step(double bytes, double distance) const {
                                : outside_latency + bytes * per_node / (distance < 2 * per_node ? node_rate : all_rate);
 }
 
-}  // namespace orrery::inline collective
+}  // namespace orrery::collective

@@ -3,7 +3,7 @@
 #include <bit>
 #include <cmath>
 
-namespace orrery::inline collective {
+namespace orrery::collective {
 
 namespace {
 
@@ -102,4 +102,4 @@ extern const CollectiveAlgorithm kDoubleTreeAlgorithm = {
         return spec.op == CollectiveOp::all_reduce ? (2 * levels + pieces - 1) * step : kNotServed;
     }};
 
-}  // namespace orrery::inline collective
+}  // namespace orrery::collective

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 /// Whether each worker is late in a round.
 using LateWorkers = std::vector<bool>;
@@ -54,4 +54,4 @@ struct BurstPattern {
     [[nodiscard]] std::string problem(std::int64_t all) const;
 };
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 namespace {
 
@@ -39,4 +39,4 @@ class PerRound final : public GradientCode {
 extern const PolicyRow<GradientCode> kGradientCode =
     policy_row<GradientCode, PerRound>("gradient", "some workers may be late in each round");
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

@@ -1,6 +1,6 @@
 #include "workloads/faults/codes/code.hpp"
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 namespace {
 
@@ -37,4 +37,4 @@ class Multiplexed final : public GradientCode {
 extern const PolicyRow<GradientCode> kMultiplexedCode =
     policy_row<GradientCode, Multiplexed>("multiplexed", "own parts repeated over rounds, shared parts coded (M-SGC)");
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

@@ -1,6 +1,6 @@
 #include "workloads/faults/codes/code.hpp"
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 namespace {
 
@@ -18,4 +18,4 @@ class NoCode final : public GradientCode {
 extern const PolicyRow<GradientCode> kNoCode =
     policy_row<GradientCode, NoCode>("none", "every part of a batch is on one worker, and all are waited for");
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

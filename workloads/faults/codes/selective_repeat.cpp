@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 namespace {
 
@@ -40,4 +40,4 @@ class SelectiveRepeat final : public GradientCode {
 extern const PolicyRow<GradientCode> kSelectiveRepeatCode = policy_row<GradientCode, SelectiveRepeat>(
     "selective-repeat", "gradient coding, and unfinished tasks again in a later round (SR-SGC)");
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 extern const PolicyRow<GradientCode> kNoCode;
 extern const PolicyRow<GradientCode> kGradientCode;
@@ -50,4 +50,4 @@ std::string BurstPattern::problem(std::int64_t all) const {
     return workers > all ? fmt::format("{} workers may be late, of {}", workers, all) : "";
 }
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

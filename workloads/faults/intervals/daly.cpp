@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 namespace {
 
@@ -25,4 +25,4 @@ class Daly final : public CheckpointInterval {
 extern const PolicyRow<CheckpointInterval> kDalyInterval =
     policy_row<CheckpointInterval, Daly>("daly", "the higher-order optimum for the job's MTBF and the stall");
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

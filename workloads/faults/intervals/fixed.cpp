@@ -1,6 +1,6 @@
 #include "workloads/faults/intervals/interval.hpp"
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 namespace {
 
@@ -25,4 +25,4 @@ class Fixed final : public CheckpointInterval {
 
 extern const PolicyRow<CheckpointInterval> kFixedInterval = policy_row<CheckpointInterval, Fixed>("fixed", "as given");
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

@@ -3,7 +3,7 @@
 
 #include "sim/config/policy.hpp"
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 class CheckpointInterval {
   public:
@@ -18,4 +18,4 @@ class CheckpointInterval {
 [[nodiscard]] const PolicyTable<CheckpointInterval>& checkpoint_interval_table();
 using CheckpointIntervalChoice = PolicyChoice<CheckpointInterval>;
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

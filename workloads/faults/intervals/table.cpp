@@ -2,7 +2,7 @@
 
 #include "workloads/faults/intervals/interval.hpp"
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 extern const PolicyRow<CheckpointInterval> kFixedInterval;
 extern const PolicyRow<CheckpointInterval> kYoungInterval;
@@ -13,4 +13,4 @@ const PolicyTable<CheckpointInterval>& checkpoint_interval_table() {
     return kTable;
 }
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 namespace {
 
@@ -19,4 +19,4 @@ class Young final : public CheckpointInterval {
 extern const PolicyRow<CheckpointInterval> kYoungInterval =
     policy_row<CheckpointInterval, Young>("young", "the first-order optimum for the job's MTBF and the stall");
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 namespace {
 
@@ -43,4 +43,4 @@ class Asynchronous final : public CheckpointMethod {
 extern const PolicyRow<CheckpointMethod> kAsynchronousCheckpoint =
     policy_row<CheckpointMethod, Asynchronous>("asynchronous", "to the host at once, to the store in the background");
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

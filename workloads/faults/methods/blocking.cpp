@@ -1,6 +1,6 @@
 #include "workloads/faults/methods/method.hpp"
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 namespace {
 
@@ -23,4 +23,4 @@ class Blocking final : public CheckpointMethod {
 extern const PolicyRow<CheckpointMethod> kBlockingCheckpoint =
     policy_row<CheckpointMethod, Blocking>("blocking", "training stands still until all is in the store");
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

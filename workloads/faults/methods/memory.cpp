@@ -1,6 +1,6 @@
 #include "workloads/faults/methods/method.hpp"
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 namespace {
 
@@ -58,4 +58,4 @@ class InMemory final : public CheckpointMethod {
 extern const PolicyRow<CheckpointMethod> kMemoryCheckpoint =
     policy_row<CheckpointMethod, InMemory>("memory", "in the memory of hosts, with copies or parity on others");
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

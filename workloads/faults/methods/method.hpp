@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 /// Where checkpoints go and what it takes.
 struct StorageSpec {
@@ -69,4 +69,4 @@ using CheckpointMethodChoice = PolicyChoice<CheckpointMethod>;
 /// these nodes (each named once): no group may lose more than `parity`.
 [[nodiscard]] bool survives(const std::vector<std::uint32_t>& lost, std::uint32_t group, std::uint32_t parity);
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 extern const PolicyRow<CheckpointMethod> kBlockingCheckpoint;
 extern const PolicyRow<CheckpointMethod> kAsynchronousCheckpoint;
@@ -51,4 +51,4 @@ bool survives(const std::vector<std::uint32_t>& lost, std::uint32_t group, std::
     return std::all_of(lost.begin(), lost.end(), [&](std::uint32_t node) { return ++gone[node / group] <= parity; });
 }
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

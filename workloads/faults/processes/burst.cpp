@@ -4,7 +4,7 @@
 
 #include <limits>
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 namespace {
 
@@ -60,4 +60,4 @@ class Burst final : public FaultProcess {
 extern const PolicyRow<FaultProcess> kBurstFaults =
     policy_row<FaultProcess, Burst>("burst", "neighbours fail together");
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

@@ -2,7 +2,7 @@
 
 #include <limits>
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 namespace {
 
@@ -39,4 +39,4 @@ class Exponential final : public FaultProcess {
 extern const PolicyRow<FaultProcess> kExponentialFaults =
     policy_row<FaultProcess, Exponential>("exponential", "without memory: a constant rate");
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 /// The components that a process strikes: some wear out faster by a factor.
 class Exposed {
@@ -70,4 +70,4 @@ class FaultProcess {
 [[nodiscard]] const PolicyTable<FaultProcess>& fault_process_table();
 using FaultProcessChoice = PolicyChoice<FaultProcess>;
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

@@ -2,7 +2,7 @@
 
 #include "workloads/faults/processes/process.hpp"
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 extern const PolicyRow<FaultProcess> kExponentialFaults;
 extern const PolicyRow<FaultProcess> kWeibullFaults;
@@ -51,4 +51,4 @@ void Exposed::resize(std::uint32_t machines) {
     place_.resize(machines, kOrdinary);
 }
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

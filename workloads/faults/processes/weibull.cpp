@@ -5,7 +5,7 @@
 #include <limits>
 #include <queue>
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 namespace {
 
@@ -88,4 +88,4 @@ class Weibull final : public FaultProcess {
 extern const PolicyRow<FaultProcess> kWeibullFaults =
     policy_row<FaultProcess, Weibull>("weibull", "each component ages, and is new again after a failure");
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

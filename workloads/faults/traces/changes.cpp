@@ -5,13 +5,13 @@
 
 #include <algorithm>
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 namespace {
 
 constexpr double kMillisecond = 1e-3;
 
-std::vector<TimedFault> read_changes(TraceLines& lines, const JobShape& shape) {
+std::vector<TimedFault> read_changes(FaultLines& lines, const JobShape& shape) {
     std::vector<MachineCount> counts = {{0, 0}};
     for (const auto& [at, line] : lines.lines()) {
         const auto cells = split(line, ',');
@@ -42,4 +42,4 @@ extern const FaultTraceFormat kChangesFormat = {
     },
     read_changes};
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

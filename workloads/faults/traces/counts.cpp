@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 namespace {
 
@@ -26,7 +26,7 @@ std::vector<TimedFault> from_first(std::vector<MachineCount> counts, const JobSh
     return faults_of_counts(counts, shape);
 }
 
-std::vector<TimedFault> read_counts(TraceLines& lines, const JobShape& shape) {
+std::vector<TimedFault> read_counts(FaultLines& lines, const JobShape& shape) {
     std::vector<MachineCount> counts;
     double last = 0;
     for (std::size_t i = 1; i < lines.lines().size() && !lines.hopeless(); ++i) {
@@ -47,7 +47,7 @@ std::vector<TimedFault> read_counts(TraceLines& lines, const JobShape& shape) {
     return faults_of_counts(counts, shape);
 }
 
-std::vector<TimedFault> read_dated(TraceLines& lines, const JobShape& shape) {
+std::vector<TimedFault> read_dated(FaultLines& lines, const JobShape& shape) {
     std::vector<MachineCount> counts;
     for (const auto& [at, line] : lines.lines()) {
         const std::size_t comma = line.rfind(',');
@@ -65,7 +65,7 @@ std::vector<TimedFault> read_dated(TraceLines& lines, const JobShape& shape) {
     return from_first(std::move(counts), shape);
 }
 
-std::vector<TimedFault> read_indexed(TraceLines& lines, const JobShape& shape) {
+std::vector<TimedFault> read_indexed(FaultLines& lines, const JobShape& shape) {
     std::vector<MachineCount> counts;
     for (std::size_t i = 1; i < lines.lines().size() && !lines.hopeless(); ++i) {
         const auto& [at, line] = lines.lines()[i];
@@ -99,4 +99,4 @@ extern const FaultTraceFormat kIndexedCountsFormat = {"gpus", ",Time,GPUs: GPUs 
                                                       [](std::string_view line) { return line == ",Time,GPUs"; },
                                                       read_indexed};
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

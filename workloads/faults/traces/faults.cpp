@@ -5,13 +5,13 @@
 
 #include <algorithm>
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 namespace {
 
 constexpr std::string_view kColumns = "time_s,kind,where,factor,lasts_s";
 
-void take_fault(TraceLines& lines, int at, const std::string& line, const JobShape& shape, std::size_t columns,
+void take_fault(FaultLines& lines, int at, const std::string& line, const JobShape& shape, std::size_t columns,
                 std::vector<TimedFault>& all) {
     const auto fail = [&](const std::string& text) { lines.fail(at, text); };
     const auto number = [&](std::string_view text, const char* name, double& value) {
@@ -57,7 +57,7 @@ void take_fault(TraceLines& lines, int at, const std::string& line, const JobSha
     all.push_back(out);
 }
 
-std::vector<TimedFault> read_faults(TraceLines& lines, const JobShape& shape) {
+std::vector<TimedFault> read_faults(FaultLines& lines, const JobShape& shape) {
     std::vector<TimedFault> out;
     const auto& [head, header] = lines.lines()[0];
     if (header != kColumns && header != kColumns.substr(0, header.size())) {
@@ -77,4 +77,4 @@ extern const FaultTraceFormat kFaultsFormat = {
     "faults", "time_s,kind,where,factor,lasts_s: every fault with its place",
     [](std::string_view line) { return line.rfind("time_s,kind,where", 0) == 0; }, read_faults};
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

@@ -9,13 +9,13 @@
 #include <utility>
 #include <vector>
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 /// The lines of a file and what is wrong with them.
-class TraceLines {
+class FaultLines {
   public:
     /// Throws ConfigError where the file cannot be read.
-    explicit TraceLines(std::string path);
+    explicit FaultLines(std::string path);
 
     [[nodiscard]] const std::vector<std::pair<int, std::string>>& lines() const { return lines_; }
     void fail(int line, const std::string& text) {
@@ -39,7 +39,7 @@ struct FaultTraceFormat {
     const char* name;
     const char* description;
     bool (*begins)(std::string_view first_line);
-    std::vector<TimedFault> (*read)(TraceLines& lines, const JobShape& shape);
+    std::vector<TimedFault> (*read)(FaultLines& lines, const JobShape& shape);
 };
 [[nodiscard]] const std::vector<const FaultTraceFormat*>& fault_trace_formats();
 
@@ -64,4 +64,4 @@ struct Absence {
 /// time.
 [[nodiscard]] bool parse_instant(std::string_view text, double& seconds);
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

@@ -9,13 +9,13 @@
 #include <limits>
 #include <map>
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 namespace {
 
 constexpr const char* kEventsHeader = "TIME,REASON,OBJECT";
 
-std::vector<TimedFault> read_kubernetes(TraceLines& lines, const JobShape& shape) {
+std::vector<TimedFault> read_kubernetes(FaultLines& lines, const JobShape& shape) {
     struct Seen {
         double at_s;
         bool ready;
@@ -58,4 +58,4 @@ extern const FaultTraceFormat kKubernetesFormat = {"kubernetes", "TIME,REASON,OB
                                                    [](std::string_view line) { return line == kEventsHeader; },
                                                    read_kubernetes};
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

@@ -11,9 +11,9 @@
 #include <limits>
 #include <map>
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
-TraceLines::TraceLines(std::string path) : path_(std::move(path)) {
+FaultLines::FaultLines(std::string path) : path_(std::move(path)) {
     InputLines file(path_);
     for (std::string line; file.next(line);) {
         if (!line.empty()) {
@@ -25,7 +25,7 @@ TraceLines::TraceLines(std::string path) : path_(std::move(path)) {
     }
 }
 
-bool TraceLines::number(int line, std::string_view text, const char* name, double& out) {
+bool FaultLines::number(int line, std::string_view text, const char* name, double& out) {
     if (!parse_number(text, out) || out < 0) {
         fail(line, fmt::format("'{}' is no {}", printable(text, 100), name));
         return false;
@@ -33,7 +33,7 @@ bool TraceLines::number(int line, std::string_view text, const char* name, doubl
     return true;
 }
 
-bool TraceLines::whole(int line, std::string_view text, const char* name, double& out) {
+bool FaultLines::whole(int line, std::string_view text, const char* name, double& out) {
     if (!parse_number(text, out) || out < 0 || out != std::floor(out)) {
         fail(line, fmt::format("'{}' is no {}, which is a whole number", printable(text, 100), name));
         return false;
@@ -41,12 +41,12 @@ bool TraceLines::whole(int line, std::string_view text, const char* name, double
     return true;
 }
 
-bool TraceLines::hopeless() const {
+bool FaultLines::hopeless() const {
     constexpr std::size_t kMostErrors = 50;
     return errors_.size() >= kMostErrors;
 }
 
-void TraceLines::finish() const {
+void FaultLines::finish() const {
     if (!errors_.empty()) {
         throw ConfigError(errors_);
     }
@@ -129,4 +129,4 @@ bool parse_instant(std::string_view text, double& seconds) {
     return true;
 }
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

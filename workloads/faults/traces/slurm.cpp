@@ -7,13 +7,13 @@
 #include <algorithm>
 #include <limits>
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 namespace {
 
 constexpr const char* kSlurmHeader = "NodeName|TimeStart|TimeEnd|State|Reason";
 
-std::vector<TimedFault> read_slurm(TraceLines& lines, const JobShape& shape) {
+std::vector<TimedFault> read_slurm(FaultLines& lines, const JobShape& shape) {
     std::vector<Absence> absences;
     double first = std::numeric_limits<double>::infinity();
     for (std::size_t i = 1; i < lines.lines().size() && !lines.hopeless(); ++i) {
@@ -53,4 +53,4 @@ extern const FaultTraceFormat kSlurmFormat = {"slurm",
                                               "NodeName|TimeStart|TimeEnd|State|Reason: sacctmgr -P show event",
                                               [](std::string_view line) { return line == kSlurmHeader; }, read_slurm};
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

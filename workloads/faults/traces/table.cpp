@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline faults {
+namespace orrery::faults {
 
 extern const FaultTraceFormat kFaultsFormat;
 extern const FaultTraceFormat kCountsFormat;
@@ -22,7 +22,7 @@ const std::vector<const FaultTraceFormat*>& fault_trace_formats() {
 }
 
 std::vector<TimedFault> read_fault_trace(const std::string& path, const JobShape& shape) {
-    TraceLines lines(path);
+    FaultLines lines(path);
     const std::string& first = lines.lines().front().second;
     for (const FaultTraceFormat* format : fault_trace_formats()) {
         if (format->begins(first)) {
@@ -42,4 +42,4 @@ std::vector<TimedFault> read_fault_trace(const std::string& path, const JobShape
     return {};
 }
 
-}  // namespace orrery::inline faults
+}  // namespace orrery::faults

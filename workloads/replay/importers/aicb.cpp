@@ -17,7 +17,7 @@
 #include <array>
 #include <cmath>
 
-namespace orrery::inline replay {
+namespace orrery::replay {
 
 namespace {
 
@@ -313,4 +313,4 @@ extern const Importer kAicbImporter = {
     {kRanksOption, {"one-stage", "", "of a file with pp above 1: the stage that its rows are, alone"}},
     import_aicb};
 
-}  // namespace orrery::inline replay
+}  // namespace orrery::replay

@@ -22,7 +22,7 @@
 #include <filesystem>
 #include <unordered_map>
 
-namespace orrery::inline replay {
+namespace orrery::replay {
 
 namespace {
 
@@ -530,4 +530,4 @@ extern const Importer kChakraImporter = {
     {{"allow-missing", "", "nodes may wait for nodes that are not in the file; they count as done"}, kAssumeBytes},
     import_chakra};
 
-}  // namespace orrery::inline replay
+}  // namespace orrery::replay

@@ -3,7 +3,7 @@
 
 #include "workloads/replay/importers/program.hpp"
 
-namespace orrery::inline replay {
+namespace orrery::replay {
 
 struct ChakraOptions {
     bool allow_missing = false;  ///< nodes may wait for nodes that are not there
@@ -16,4 +16,4 @@ void import_chakra_rank(const std::string& bytes, const std::string& name, std::
                         std::map<std::string, std::vector<std::uint32_t>> groups, const ChakraOptions& options,
                         ReplayTrace& trace, ImportNotes& notes);
 
-}  // namespace orrery::inline replay
+}  // namespace orrery::replay

@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::inline replay {
+namespace orrery::replay {
 
 namespace {
 
@@ -246,4 +246,4 @@ Imported import_goal(const ImportInput& input) {
 
 extern const Importer kGoalImporter = {"goal", "GOAL text of LogGOPSim", {}, import_goal};
 
-}  // namespace orrery::inline replay
+}  // namespace orrery::replay

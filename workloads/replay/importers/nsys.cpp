@@ -15,7 +15,7 @@
 #include <span>
 #include <unordered_map>
 
-namespace orrery::inline replay {
+namespace orrery::replay {
 
 namespace {
 
@@ -318,4 +318,4 @@ Imported import_nsys(const ImportInput& input) {
 
 extern const Importer kNsysImporter = {"nsys", "SQLite export of Nsight Systems", {}, import_nsys};
 
-}  // namespace orrery::inline replay
+}  // namespace orrery::replay

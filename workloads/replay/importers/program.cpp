@@ -8,7 +8,7 @@
 
 #include <array>
 
-namespace orrery::inline replay {
+namespace orrery::replay {
 
 void set_recorded_on(ReplayTrace& trace, const std::string& name) {
     constexpr std::size_t kMostName = 100;
@@ -52,4 +52,4 @@ Imported imported_program(const ReplayTrace& trace, ImportNotes notes) {
     return out;
 }
 
-}  // namespace orrery::inline replay
+}  // namespace orrery::replay

@@ -4,7 +4,7 @@
 #include "workloads/imports/importer.hpp"
 #include "workloads/replay/replay_trace.hpp"
 
-namespace orrery::inline replay {
+namespace orrery::replay {
 
 inline constexpr ImportOption kAssumeBytes = {"assume-bytes", "SIZE",
                                               "what a collective moves where the file does not say it"};
@@ -22,4 +22,4 @@ void set_recorded_on(ReplayTrace& trace, const std::string& name);
 /// A program to replay.
 [[nodiscard]] Imported imported_program(const ReplayTrace& trace, ImportNotes notes);
 
-}  // namespace orrery::inline replay
+}  // namespace orrery::replay

@@ -12,7 +12,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline replay {
+namespace orrery::replay {
 
 namespace {
 
@@ -462,4 +462,4 @@ extern const Importer kPyTorchImporter = {"pytorch-profiler",
                                           {kAssumeBytes, kRanksOption, kScaleOption},
                                           import_pytorch};
 
-}  // namespace orrery::inline replay
+}  // namespace orrery::replay

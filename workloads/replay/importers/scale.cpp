@@ -19,7 +19,7 @@
 
 #include <cmath>
 
-namespace orrery::inline replay {
+namespace orrery::replay {
 
 namespace {
 
@@ -134,4 +134,4 @@ void scale_program(ReplayTrace& trace, const ImportInput& input, ImportNotes& no
     trace.meta["scaled"] = input.option(kScaleOption.name);
 }
 
-}  // namespace orrery::inline replay
+}  // namespace orrery::replay

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 Autoscaler::Autoscaler(const ServiceSpec& spec, Fleet& fleet, Starter& starter, LifecycleListener& listener,
                        ServiceResult& result)
@@ -140,4 +140,4 @@ double Autoscaler::gpu_seconds(SimTime end) const {
     return seconds;
 }
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

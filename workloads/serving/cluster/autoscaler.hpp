@@ -11,7 +11,7 @@
 
 #include "workloads/serving/cluster/lifecycle.hpp"
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 class Autoscaler {
   public:
@@ -52,4 +52,4 @@ class Autoscaler {
     double gpu_s_ = 0;            ///< of replicas that have been stopped
 };
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

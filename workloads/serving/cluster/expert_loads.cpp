@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 ExpertLoads::ExpertLoads(const ServiceSpec& spec, Dispatcher& dispatcher, ServiceResult& result)
     : spec_(spec),
@@ -124,4 +124,4 @@ std::optional<std::uint32_t> ExpertLoads::on_task(std::uint32_t replica, std::ui
     return std::nullopt;
 }
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -20,7 +20,7 @@
 #include <memory>
 #include <optional>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 class ExpertLoads {
   public:
@@ -74,4 +74,4 @@ class ExpertLoads {
     std::vector<std::unique_ptr<Play>> plays_;  ///< by replica
 };
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <tuple>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 Replica::Replica(const PoolSpec& its_pool, std::size_t number, std::uint32_t gpu)
     : pool(its_pool),
@@ -446,4 +446,4 @@ const Fleet::Path& Fleet::path(GpuRange from, GpuRange to) {
     return path;
 }
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -26,7 +26,7 @@
 #include <map>
 #include <memory>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 /// What a task of the service is, packed into the token that the dispatcher gives back.
 enum class ServiceTask : std::uint8_t {
@@ -204,4 +204,4 @@ class Fleet {
     std::map<std::pair<GpuRange, GpuRange>, Path> paths_;
 };
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

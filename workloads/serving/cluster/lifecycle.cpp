@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 namespace {
 
@@ -444,4 +444,4 @@ void Lifecycle::finish(SimTime from, SimTime to) {
     }
 }
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -16,7 +16,7 @@
 #include "sim/base/random.hpp"
 #include "workloads/serving/cluster/starter.hpp"
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 class LifecycleListener {
   public:
@@ -117,4 +117,4 @@ class Lifecycle {
     std::vector<std::pair<SimTime, SimTime>> outages_;
 };
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -1,6 +1,6 @@
 #include "workloads/serving/cluster/mixing.hpp"
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 namespace {
 
@@ -56,4 +56,4 @@ bool Mixing::keeps(std::uint32_t index, std::uint32_t id) {
     return true;
 }
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -7,7 +7,7 @@
 
 #include "workloads/serving/transfer/kv_transfers.hpp"
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 class Mixing {
   public:
@@ -29,4 +29,4 @@ class Mixing {
     const KvTransfers& kv_transfers_;
 };
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

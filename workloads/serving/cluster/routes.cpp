@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 void Routes::add(std::uint32_t replica) {
     all_.push_back(replica);
@@ -27,4 +27,4 @@ void Routes::update() {
     }
 }
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

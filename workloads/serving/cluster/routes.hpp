@@ -3,7 +3,7 @@
 
 #include "workloads/serving/cluster/fleet.hpp"
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 /// Routes among replicas that are up, with a router of its own. While none is up requests queue at those that will be.
 class Routes {
@@ -27,4 +27,4 @@ class Routes {
     std::vector<std::uint32_t> among_;
 };
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -14,7 +14,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 class ServiceRun::Service final : public TaskSource,
                                   public FrontendListener,
@@ -526,4 +526,4 @@ ServiceResult serve(const ServiceSpec& spec, RequestSource& requests, const Serv
     return result;
 }
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

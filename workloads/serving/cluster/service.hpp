@@ -23,7 +23,7 @@
 
 #include <functional>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 struct ServiceHooks {
     std::function<void(double)> progress;
@@ -57,4 +57,4 @@ class ServiceRun {
     std::unique_ptr<Service> service_;
 };
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 bool ServiceFaults::meets(const std::function<bool(FaultKind, const std::string& where, Component)>& is) const {
     return !trace.empty() || std::any_of(events.begin(), events.end(), [&](const EventSpec& one) {
@@ -118,7 +118,8 @@ void describe(Fields& fields, ServiceFaults& faults) {
     faults.given = index == 1 || faults.given;  // a map needs no `kind`
 }
 
-void check(const YamlNode& node, const ServiceFaults& faults, const JobShape& shape, std::vector<Diagnostic>& errors) {
+void check_spec(const YamlNode& node, const ServiceFaults& faults, const JobShape& shape,
+                std::vector<Diagnostic>& errors) {
     if (!faults.given) {
         return;
     }
@@ -159,4 +160,4 @@ void check(const YamlNode& node, const ServiceFaults& faults, const JobShape& sh
     }
 }
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

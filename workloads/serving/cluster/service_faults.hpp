@@ -10,7 +10,7 @@
 #include <optional>
 #include <string>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 /// From a fault to taking requests again.
 struct ServiceRecovery {
@@ -50,6 +50,7 @@ struct ServiceFaults {
 /// Names the section: `none`, or a map.
 void describe(Fields& fields, ServiceFaults& faults);
 /// What single fields cannot see. `node`: the section, for positions.
-void check(const YamlNode& node, const ServiceFaults& faults, const JobShape& shape, std::vector<Diagnostic>& errors);
+void check_spec(const YamlNode& node, const ServiceFaults& faults, const JobShape& shape,
+                std::vector<Diagnostic>& errors);
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

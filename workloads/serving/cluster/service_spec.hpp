@@ -12,12 +12,12 @@
 #include <optional>
 #include <vector>
 
-namespace orrery::inline device {
+namespace orrery::device {
 struct DeviceSpec;
 struct NodeHost;
-}  // namespace orrery::inline device
+}  // namespace orrery::device
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 class StepCost;
 
@@ -157,4 +157,4 @@ struct ServiceSpec {
     bool timeline = false;
 };
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

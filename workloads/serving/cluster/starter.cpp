@@ -2,7 +2,7 @@
 
 #include "sim/base/error.hpp"
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 void Starter::begin(Dispatcher& dispatcher) {
     dispatcher_ = &dispatcher;
@@ -133,4 +133,4 @@ void Starter::set_storage(double factor) {
     }
 }
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

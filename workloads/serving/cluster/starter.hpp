@@ -16,7 +16,7 @@
 
 #include <array>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 class StarterListener {
   public:
@@ -66,4 +66,4 @@ class Starter {
     std::vector<std::uint32_t> sending_;  ///< copies of weights, by replica
 };
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -10,7 +10,7 @@
 #include <cmath>
 #include <limits>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 namespace {
 
@@ -174,7 +174,7 @@ StepWork ModelStep::nano_batched(const NanoBatch& batch) {
     const double rate = m_.spec->memory_bandwidth.value * m_.spec->memory_efficiency.value;
     std::vector<LaneOperation> order;
     StepWork sum;
-    const auto add = [&](Lane lane, const StepWork& work) {
+    const auto add = [&](KernelLane lane, const StepWork& work) {
         if (work.seconds > 0) {
             sum += parts * layers * work;
             order.push_back({lane, work.seconds, units_share(*m_.spec, work.flops / work.seconds),
@@ -182,23 +182,23 @@ StepWork ModelStep::nano_batched(const NanoBatch& batch) {
         }
     };
     const double each = 1 / (parts * layers);
-    add(Lane::products, layer.in);
-    add(Lane::products, each * batch.prompt_attention);
+    add(KernelLane::products, layer.in);
+    add(KernelLane::products, each * batch.prompt_attention);
     if (batch.decoding > 0) {
-        add(Lane::attention, (1 / layers) * attention(std::ceil(batch.decoding / parts), 1, batch.keys));
+        add(KernelLane::attention, (1 / layers) * attention(std::ceil(batch.decoding / parts), 1, batch.keys));
     }
-    add(Lane::products, layer.out);
+    add(KernelLane::products, layer.out);
     if (!m_.model.parallel_block) {
-        add(Lane::network, layer.reduce);
+        add(KernelLane::network, layer.reduce);
     }
-    add(Lane::network, layer.dispatch);
-    add(Lane::products, layer.feed_forward);
-    add(Lane::network, layer.combine);
-    add(Lane::network, layer.reduce);
+    add(KernelLane::network, layer.dispatch);
+    add(KernelLane::products, layer.feed_forward);
+    add(KernelLane::network, layer.combine);
+    add(KernelLane::network, layer.reduce);
     StepWork out = sum;
     out.seconds = out.kernels =
         co_schedule(order, static_cast<std::size_t>(m_.nano_batches), static_cast<std::size_t>(std::lround(layers)));
     return out;
 }
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

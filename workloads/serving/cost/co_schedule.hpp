@@ -10,16 +10,18 @@
 // Source: Zhu et al., "NanoFlow", OSDI 2025, arXiv:2408.12757 (nano-batches, operations by their bottleneck).
 // Validated by tests/workloads/serving_nano_test.cpp (closed forms of two lanes).
 
+#include "sim/base/namespaces.hpp"
+
 #include <cstddef>
 #include <vector>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
-enum class Lane { products, attention, network };
+enum class KernelLane { products, attention, network };
 inline constexpr std::size_t kLanes = 3;
 
 struct LaneOperation {
-    Lane lane = Lane::products;
+    KernelLane lane = KernelLane::products;
     double seconds = 0;  ///< alone
     double units = 0;    ///< share of the compute units that it keeps busy alone,
     double memory = 0;   ///< and of the memory's rate
@@ -28,4 +30,4 @@ struct LaneOperation {
 /// Time in s of `parts` equal parts, each of which runs `layer` so many times.
 [[nodiscard]] double co_schedule(const std::vector<LaneOperation>& layer, std::size_t parts, std::size_t layers);
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

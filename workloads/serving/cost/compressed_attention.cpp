@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 // `usual`: the same attention on a cache in 16 bits.
 StepWork ModelStep::compressed(const Attention& attention, const StepWork& usual) const {
@@ -52,4 +52,4 @@ StepWork ModelStep::compress(double tokens, bool prompts) const {
     return share_ * static_cast<double>(m_.model.layers) * priced(kernel);
 }
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <set>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 namespace {
 
@@ -163,4 +163,4 @@ StepWork GivenStep::work(const Batch& batch) {
     return {seconds, seconds, 0, 0, 0};
 }
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

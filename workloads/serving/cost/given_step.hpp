@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 /// Constants of decoding, s.
 struct DecodeTimes {
@@ -67,4 +67,4 @@ class GivenStep final : public StepCost {
     std::vector<double> seconds_;    ///< row by row
 };
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

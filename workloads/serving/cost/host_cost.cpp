@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 namespace {
 
@@ -95,4 +95,4 @@ double iteration_seconds(const HostSpec& host, double kernels, const IterationSh
     return host.overlap ? std::max(device, work) : device + work;
 }
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

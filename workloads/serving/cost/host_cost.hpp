@@ -22,7 +22,7 @@
 
 #include <string>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 /// Half-widths of log(measured / predicted) that nine of ten measured runs keep, by mean latency; 0: not known.
 struct LatencyWidths {
@@ -75,4 +75,4 @@ struct IterationShape {
 /// Time of an iteration in s whose kernels alone take `kernels` s.
 [[nodiscard]] double iteration_seconds(const HostSpec& host, double kernels, const IterationShape& shape);
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -1,6 +1,6 @@
 #include "workloads/serving/cost/kv_compression.hpp"
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 void describe(Fields& fields, KvCompressionSpec& spec) {
     fields.number({"key_bits", "of each key", false, 1, 8}, spec.key_bits);
@@ -33,4 +33,4 @@ double kv_buffer_tokens(const KvCompressionSpec& spec) {
     return spec.given ? static_cast<double>(spec.recent + spec.rank) : 0;
 }
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

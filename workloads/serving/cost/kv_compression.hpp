@@ -18,7 +18,7 @@
 #include "sim/config/fields.hpp"
 #include "sim/device/device_spec.hpp"
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 /// Where attention finds 16-bit values again.
 enum class Rebuild { in_kernel, before };
@@ -41,4 +41,4 @@ void describe(Fields& fields, KvCompressionSpec& spec);
 /// Tokens in 16 bits that a sequence has beside its blocks.
 [[nodiscard]] double kv_buffer_tokens(const KvCompressionSpec& spec);
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -7,7 +7,7 @@
 #include <bit>
 #include <cmath>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 namespace {
 
@@ -570,4 +570,4 @@ StepWork ModelStep::work(const Batch& batch) {
     return work;
 }
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -41,7 +41,7 @@
 #include <memory>
 #include <unordered_map>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 /// What an iteration takes, and what it does on each device of its stage.
 struct StepWork {
@@ -241,4 +241,4 @@ class ModelStep final : public StepCost {
                                            std::int64_t tensor, std::int64_t groups = 1, std::int64_t stage = 0,
                                            std::int64_t stages = 1);
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

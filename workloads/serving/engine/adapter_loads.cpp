@@ -1,6 +1,6 @@
 #include "workloads/serving/engine/adapter_loads.hpp"
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 void AdapterLoads::begin(Dispatcher& dispatcher) {
     dispatcher_ = &dispatcher;
@@ -128,4 +128,4 @@ void AdapterLoads::note(std::uint32_t replica) {
     result_.adapters.push_back({replica, dispatcher_->now(), slots - coming, coming});
 }
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

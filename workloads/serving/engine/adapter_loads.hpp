@@ -3,7 +3,7 @@
 
 #include "workloads/serving/cluster/fleet.hpp"
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 class AdapterListener {
   public:
@@ -56,4 +56,4 @@ class AdapterLoads {
     std::vector<std::uint32_t> free_;
 };
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 double adapter_bytes_per_rank(const ModelSpec& model, const AdapterSpec& adapters, std::int64_t tensor,
                               std::int64_t layers) {
@@ -47,4 +47,4 @@ void AdapterSlots::unpin(std::uint32_t adapter) {
     (void)held_.drop(held_.find(adapter));
 }
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -16,7 +16,7 @@
 
 #include <unordered_set>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 /// Products that adapters stand beside: those of attention, or all dense ones.
 enum class AdapterTargets { attention, all };
@@ -56,4 +56,4 @@ class AdapterSlots {
     std::unordered_set<std::uint32_t> coming_;  ///< only looked up
 };
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

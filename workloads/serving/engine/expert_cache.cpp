@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 ExpertCache::ExpertCache(const ExpertCacheSpec& spec, const Shape& shape, std::uint64_t seed, const std::string& name)
     : spec_(spec), shape_(shape), random_(seed, name), dram_({}, spec.eviction), loads_(shape.layers) {
@@ -128,4 +128,4 @@ const std::vector<LayerLoads>& ExpertCache::step(std::uint64_t tokens) {
     return loads_;
 }
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 /// needed: those that tokens chose; layer: all of a layer, whatever the tokens choose.
 enum class Brings { needed, layer };
@@ -89,4 +89,4 @@ class ExpertCache {
     std::uint64_t used_ = 0, hits_ = 0, predicted_ = 0, in_vain_ = 0;
 };
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

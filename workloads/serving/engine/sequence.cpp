@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 EngineState::EngineState(const EngineLimits& limits) : limits_(limits) {
     empty_caches();
@@ -524,4 +524,4 @@ void EngineState::finish(std::uint32_t index) {
     free_.push_back(index);
 }
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 /// Tiers of a prefix cache. A block is named by a key that stands for its tokens and all before it.
 inline constexpr std::size_t kOnDevice = 0, kInHostMemory = 1, kOnNvme = 2;
@@ -310,4 +310,4 @@ class EngineState {
     std::size_t in_flight_ = 0;
 };
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

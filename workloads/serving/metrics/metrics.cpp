@@ -1,6 +1,6 @@
 #include "workloads/serving/metrics/metrics.hpp"
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 void ServingMetrics::answered(const Sequence& sequence, SimTime now) {
     result_.finished += measured(now) ? 1 : 0;
@@ -30,4 +30,4 @@ void ServingMetrics::answered(const Sequence& sequence, SimTime now) {
     }
 }
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -7,7 +7,7 @@
 #include "workloads/serving/cluster/fleet.hpp"
 #include "workloads/serving/metrics/steady_state.hpp"
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 class ServingMetrics {
   public:
@@ -55,4 +55,4 @@ class ServingMetrics {
     ServiceResult& result_;
 };
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 namespace {
 
@@ -60,4 +60,4 @@ void WindowCounts::add(const WindowCounts& other) {
     }
 }
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 /// Counts of values in bins of 1 % from 1 us to 10^6 s: quantiles of long runs in constant memory, within 1 %.
 class LogHistogram {
@@ -198,4 +198,4 @@ struct ServiceResult : WindowCounts {
     std::optional<SteadyRun> steady;        ///< of a run that was watched for its steady state
 };
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

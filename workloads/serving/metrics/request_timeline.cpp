@@ -1,6 +1,6 @@
 #include "workloads/serving/metrics/request_timeline.hpp"
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 void RequestTimeline::keep(std::uint64_t request, const Life& life) {
     if (life.until <= life.start) {
@@ -64,4 +64,4 @@ void RequestTimeline::end(std::uint32_t replica, const Sequence& sequence, SimTi
     lives_.erase(sequence.id);
 }
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -9,7 +9,7 @@
 
 #include <unordered_map>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 class RequestTimeline {
   public:
@@ -41,4 +41,4 @@ class RequestTimeline {
     std::unordered_map<std::uint64_t, Life> lives_;  ///< by request; only looked up
 };
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

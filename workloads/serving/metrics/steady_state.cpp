@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 namespace {
 
@@ -291,4 +291,4 @@ void SteadyState::finish() {
     result_.steady = std::move(out);
 }
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

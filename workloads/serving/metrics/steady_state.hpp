@@ -20,7 +20,7 @@
 
 #include <functional>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 class SteadyState {
   public:
@@ -80,4 +80,4 @@ class SteadyState {
     std::vector<SimTime> unserved_;  ///< when they were sent
 };
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 namespace {
 
@@ -230,4 +230,4 @@ std::unique_ptr<RequestSource> make_requests(const RequestsSpec& spec, const std
     return source;
 }
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -23,7 +23,7 @@
 #include <string>
 #include <vector>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 /// closed: so many clients that each send their next request when the last one is answered.
 enum class ArrivalKind { poisson, gamma, fixed, at_once, closed };
@@ -88,4 +88,4 @@ void describe(Fields& fields, RequestsSpec& spec);
 [[nodiscard]] std::unique_ptr<RequestSource> make_requests(const RequestsSpec& spec, const std::string& file,
                                                            std::uint64_t seed);
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

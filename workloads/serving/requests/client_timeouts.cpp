@@ -1,6 +1,6 @@
 #include "workloads/serving/requests/client_timeouts.hpp"
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 void ClientTimeouts::start(std::uint64_t request) {
     if (seconds_ > 0) {
@@ -28,4 +28,4 @@ void ClientTimeouts::on_deadline() {
     }
 }
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

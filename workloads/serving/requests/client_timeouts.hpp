@@ -8,7 +8,7 @@
 
 #include <unordered_map>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 class ClientTimeoutListener {
   public:
@@ -44,4 +44,4 @@ class ClientTimeouts {
     std::unordered_map<std::uint64_t, std::pair<std::uint32_t, std::uint32_t>> live_;
 };
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <functional>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 void describe(Fields& fields, FrontEndSpec& spec) {
     fields.integer({"cores", "of hosts that work on requests and tokens of all replicas", false, 1, 1 << 16},
@@ -127,4 +127,4 @@ FrontEndHost::Delivery FrontEndHost::delivered(std::uint32_t slot) {
     return std::move(deliveries_[slot]);
 }
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -20,11 +20,11 @@
 #include <deque>
 #include <vector>
 
-namespace orrery::inline engine {
+namespace orrery::engine {
 class Dispatcher;
-}  // namespace orrery::inline engine
+}  // namespace orrery::engine
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 struct FrontEndSpec {
     bool given = false;
@@ -105,4 +105,4 @@ class FrontEndHost {
     std::int64_t under_way_ = 0;  ///< requests that were let in
 };
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 namespace {
 
@@ -111,4 +111,4 @@ void Frontend::expect(Request request) {
     returning_[slot] = std::move(request);
 }
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -19,7 +19,7 @@
 #include <functional>
 #include <queue>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 class FrontendListener {
   public:
@@ -90,4 +90,4 @@ class Frontend {
     SimTime last_;
 };
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -9,7 +9,7 @@
 #include <set>
 #include <unordered_map>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 namespace {
 
@@ -322,4 +322,4 @@ std::unique_ptr<RequestSource> make_generator(const RequestsSpec& spec, std::uin
     return std::make_unique<Generator>(spec, seed);
 }
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

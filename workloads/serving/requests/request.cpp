@@ -2,7 +2,7 @@
 
 #include "sim/base/random.hpp"
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 std::uint64_t PromptContent::key(std::uint64_t index, std::uint64_t block) const {
     constexpr std::uint64_t kGroups = 1ULL << 62U;  // apart from conversations and keys of traces
@@ -21,4 +21,4 @@ std::uint64_t PromptContent::key(std::uint64_t index, std::uint64_t block) const
     return source == 0 ? 0 : mix64(mix64(source) + index) | 1U;
 }
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 /// What of a prompt may be the same as in another request. Blocks with equal keys have equal tokens, and all before them.
 struct PromptContent {
@@ -49,4 +49,4 @@ class RequestSource {
     [[nodiscard]] virtual double progress() const { return 0; }
 };
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

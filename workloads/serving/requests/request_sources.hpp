@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <iterator>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 inline constexpr double kMostTokens = 1 << 24;       ///< of a prompt or an output
 inline constexpr std::int64_t kGenerated = 1000;     ///< requests, where nobody says how many
@@ -53,4 +53,4 @@ class Popularity {
     std::vector<double> up_to_;
 };
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -12,7 +12,7 @@
 #include <sstream>
 #include <string_view>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 namespace {
 
@@ -176,7 +176,7 @@ class TraceReader final : public RequestSource {
     InputLines in_;
     Popularity adapters_;
     std::string line_;
-    std::unique_ptr<TraceLines> lines_;
+    std::unique_ptr<RequestLines> lines_;
     TracedRequest traced_;
     std::int64_t given_ = 0;
     bool first_ = true;
@@ -191,4 +191,4 @@ std::unique_ptr<RequestSource> make_trace_reader(const RequestsSpec& spec, const
     return std::make_unique<TraceReader>(spec, file, seed);
 }
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

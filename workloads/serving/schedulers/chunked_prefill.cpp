@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 namespace {
 
@@ -56,4 +56,4 @@ void ChunkedPrefill::plan(EngineState& state, Batch& batch) {
 extern const PolicyRow<Scheduler> kChunkedPrefill =
     policy_row<Scheduler, ChunkedPrefill>("chunked-prefill", "decodes, then prompts cut to the token budget (vLLM 1)");
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 namespace {
 
@@ -51,4 +51,4 @@ class EarliestDeadline final : public Scheduler {
 extern const PolicyRow<Scheduler> kEarliestDeadline =
     policy_row<Scheduler, EarliestDeadline>("earliest-deadline", "as chunked-prefill, whose first token is due first");
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 namespace {
 
@@ -63,4 +63,4 @@ void FairShare::after(EngineState& state, const Batch& batch) {
 extern const PolicyRow<Scheduler> kFairShare =
     policy_row<Scheduler, FairShare>("fair", "the session that was served least goes first");
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 namespace {
 
@@ -127,4 +127,4 @@ void FastServe::after(EngineState& state, const Batch& batch) {
 extern const PolicyRow<Scheduler> kFastServe =
     policy_row<Scheduler, FastServe>("fastserve", "levels of priority with quanta");
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

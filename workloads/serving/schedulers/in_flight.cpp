@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 namespace {
 
@@ -82,4 +82,4 @@ void InFlight::plan(EngineState& state, Batch& batch) {
 extern const PolicyRow<Scheduler> kInFlight = policy_row<Scheduler, InFlight>(
     "in-flight", "whole prompts, one beyond the budget alone, room for the longest output (TensorRT-LLM)");
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 namespace {
 
@@ -41,4 +41,4 @@ void Orca::plan(EngineState& state, Batch& batch) {
 extern const PolicyRow<Scheduler> kOrca =
     policy_row<Scheduler, Orca>("orca", "every iteration first come, first served, with room for the longest output");
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

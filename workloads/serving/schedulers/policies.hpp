@@ -3,7 +3,7 @@
 
 #include "workloads/serving/schedulers/scheduler.hpp"
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 /// Tokens of a sequence from its prompt to its end, for policies that take room for all of them at once.
 [[nodiscard]] inline std::uint64_t whole_of(const EngineState& state, const Sequence& sequence) {
@@ -20,4 +20,4 @@ class ChunkedPrefill final : public Scheduler {
     void plan(EngineState& state, Batch& batch) override;
 };
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 namespace {
 
@@ -90,4 +90,4 @@ void PrefillFirst::plan_decodes(EngineState& state, Batch& batch) const {
 extern const PolicyRow<Scheduler> kPrefillFirst =
     policy_row<Scheduler, PrefillFirst>("vllm-v0", "whole prompts first, else one token of every running sequence");
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

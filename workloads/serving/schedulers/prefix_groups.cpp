@@ -5,7 +5,7 @@
 #include <set>
 #include <tuple>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 namespace {
 
@@ -129,4 +129,4 @@ void PrefixGroups::sort(EngineState& state) const {
 extern const PolicyRow<Scheduler> kPrefixGroups = policy_row<Scheduler, PrefixGroups>(
     "prefix-groups", "as chunked-prefill, requests that share a prefix one after another (BatchLLM)");
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <iterator>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 namespace {
 
@@ -188,4 +188,4 @@ void PriorityOrder::plan_decodes(EngineState& state, Batch& batch) {
 extern const PolicyRow<Scheduler> kPriority = policy_row<Scheduler, PriorityOrder>(
     "priority", "the highest priorities hold the cache; priorities change, others are swapped out");
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 namespace {
 
@@ -71,4 +71,4 @@ void Sarathi::plan(EngineState& state, Batch& batch) {
 extern const PolicyRow<Scheduler> kSarathi = policy_row<Scheduler, Sarathi>(
     "sarathi", "decodes, begun prompts, then new ones; whole prompts have room (Sarathi-Serve)");
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

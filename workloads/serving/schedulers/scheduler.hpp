@@ -10,7 +10,7 @@
 #include <memory>
 #include <string>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 /// What a policy needs to differ from first come, first served, and what it leaves alone.
 struct SchedulerNeeds {
@@ -45,4 +45,4 @@ struct SchedulerSpec {
 };
 void describe(Fields& fields, SchedulerSpec& spec);
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 namespace {
 
@@ -61,4 +61,4 @@ extern const PolicyRow<Scheduler> kShortestFirst =
 extern const PolicyRow<Scheduler> kDecodeHeavy =
     policy_row<Scheduler, DecodeHeavy>("decode-heavy", "as chunked-prefill, the most output for its prompt first");
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

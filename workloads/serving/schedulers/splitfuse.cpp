@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 namespace {
 
@@ -58,4 +58,4 @@ void SplitFuse::plan(EngineState& state, Batch& batch) {
 extern const PolicyRow<Scheduler> kSplitFuse = policy_row<Scheduler, SplitFuse>(
     "splitfuse", "decodes, then prompts split and joined to exactly the budget (DeepSpeed-FastGen)");
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -1,6 +1,6 @@
 #include "workloads/serving/schedulers/policies.hpp"
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 namespace {
 
@@ -53,4 +53,4 @@ void StaticBatches::plan(EngineState& state, Batch& batch) {
 extern const PolicyRow<Scheduler> kStaticBatches = policy_row<Scheduler, StaticBatches>(
     "static", "batches formed once, run until their longest sequence ends (FasterTransformer)");
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -2,7 +2,7 @@
 
 #include "sim/base/error.hpp"
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 void swap_back(EngineState& state, Batch& batch) {
     const std::size_t most = state.batch_share();
@@ -24,4 +24,4 @@ void swap_back(EngineState& state, Batch& batch) {
     }
 }
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -3,9 +3,9 @@
 
 #include "workloads/serving/schedulers/policies.hpp"
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 /// Brings sequences back from host memory while the batch has room, in the order in which they lie, and gives each a token.
 void swap_back(EngineState& state, Batch& batch);
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -2,7 +2,7 @@
 
 #include "workloads/serving/schedulers/scheduler.hpp"
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 extern const PolicyRow<Scheduler> kStaticBatches;
 extern const PolicyRow<Scheduler> kOrca;
@@ -40,4 +40,4 @@ void describe(Fields& fields, SchedulerSpec& spec) {
     spec.policy.describe_parameters(fields);
 }
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -1,6 +1,6 @@
 #include "workloads/serving/transfer/fetch.hpp"
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 bool Fetches::start(std::uint32_t index, std::uint32_t sequence) {
     Replica& replica = fleet_[index];
@@ -66,4 +66,4 @@ void Fetches::fail(std::uint32_t replica) {
     }
 }
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

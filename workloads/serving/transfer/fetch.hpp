@@ -3,7 +3,7 @@
 
 #include "workloads/serving/cluster/fleet.hpp"
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 class Fetches {
   public:
@@ -31,4 +31,4 @@ class Fetches {
     std::vector<std::uint32_t> free_;
 };
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

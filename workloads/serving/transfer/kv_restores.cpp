@@ -1,6 +1,6 @@
 #include "workloads/serving/transfer/kv_restores.hpp"
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 void KvRestores::begin(Dispatcher& dispatcher) {
     dispatcher_ = &dispatcher;
@@ -58,4 +58,4 @@ void KvRestores::fail(std::uint32_t replica) {
     }
 }
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -10,7 +10,7 @@
 
 #include "workloads/serving/cluster/fleet.hpp"
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 class KvRestores {
   public:
@@ -40,4 +40,4 @@ class KvRestores {
     std::vector<std::uint32_t> free_;
 };
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

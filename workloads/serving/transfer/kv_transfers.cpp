@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 void KvTransfers::batch_starts(std::uint32_t replica, const Batch& batch) {
     if (fleet_[replica].pool.role != Role::prefill || spec_.transfer != Transfer::layers || spec_.same_devices ||
@@ -195,4 +195,4 @@ void KvTransfers::make_room(std::uint32_t index) {
     }
 }
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

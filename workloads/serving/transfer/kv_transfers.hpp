@@ -8,7 +8,7 @@
 
 #include <array>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 class KvTransferListener {
   public:
@@ -77,4 +77,4 @@ class KvTransfers {
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> by_source_;  ///< by replica and sequence
 };
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

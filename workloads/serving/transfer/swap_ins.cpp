@@ -2,7 +2,7 @@
 
 #include "workloads/serving/cluster/fleet.hpp"
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 SimTime calls_time(const Replica& replica, std::uint64_t copies, double bytes) {
     const SwapSpec& swap = replica.pool.swap;
@@ -59,4 +59,4 @@ void SwapIns::fail(std::uint32_t replica) {
     }
 }
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

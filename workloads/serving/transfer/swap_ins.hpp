@@ -12,7 +12,7 @@
 
 #include <vector>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 class Fleet;
 struct Replica;
@@ -46,4 +46,4 @@ class SwapIns {
     std::vector<std::uint32_t> free_;
 };
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 // All micro-batches of a chunk before the next chunk, forward and then backward (depth last): the gradients of a chunk are final,
 // and their reduction starts, as soon as its last micro-batch is done, a chunk's passes before those of the next chunk are. It
@@ -35,4 +35,4 @@ extern const PipelineSchedule kBreadthFirstSchedule = {
         return static_cast<double>(shape.stages - 1 + (shape.chunks - 1) * waits) / shape.chunks;
     }};
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <deque>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 namespace {
 
@@ -162,4 +162,4 @@ extern const PipelineSchedule kDualPipeV = {
     true,
     StageMap::back_and_forth};
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

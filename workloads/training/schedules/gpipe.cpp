@@ -1,6 +1,6 @@
 #include "workloads/training/schedules/schedule.hpp"
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 // All forward passes, then all backward passes.
 // Source: Huang et al., "GPipe", arXiv:1811.06965, section 2.3.
@@ -19,4 +19,4 @@ extern const PipelineSchedule kGPipeSchedule = {
     [](const PipelineShape& shape) { return std::vector<std::uint32_t>(shape.stages, shape.micro_batches); },
     [](const PipelineShape& shape) { return static_cast<double>(shape.stages - 1); }};
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 namespace {
 
@@ -59,4 +59,4 @@ extern const PipelineSchedule kInterleavedSchedule = {
     },
     [](const PipelineShape& shape) { return static_cast<double>(shape.stages - 1) / shape.chunks; }};
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

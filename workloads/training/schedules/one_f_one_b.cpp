@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 namespace {
 
@@ -142,4 +142,4 @@ extern const PipelineSchedule kOneForwardOneBackward = {
     false,
     true};
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -5,11 +5,13 @@
 // Validated by tests/workloads/training_test.cpp: each pass exactly once, the closed forms against the passes themselves and
 // against simulated iterations of equal stages.
 
+#include "sim/base/namespaces.hpp"
+
 #include <cstdint>
 #include <string>
 #include <vector>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 /// What a pass does. Where a schedule splits backward passes, input_gradient and weight_gradient are the two parts of one. Where
 /// the vocabulary is cut over all stages, scores and score_gradients are a stage's part of the output layer.
@@ -133,4 +135,4 @@ template <class NthPass>
     return passes;
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

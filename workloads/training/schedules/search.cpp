@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 OrderWords words_of(const PipelineOrder& order) {
     OrderWords words;
@@ -290,4 +290,4 @@ extern const PipelineSchedule kSearchedSchedule = {
     false,
     search_order};
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

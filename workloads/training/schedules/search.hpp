@@ -9,7 +9,7 @@
 
 #include <optional>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 /// What a searched order is for: ps that the passes of one micro-batch take on each stage, and what goes from it to its neighbours
 /// behind a forward pass and behind the gradient of the input.
@@ -73,4 +73,4 @@ struct ProgramResult {
 [[nodiscard]] OrderWords words_of(const PipelineOrder& order);
 [[nodiscard]] PipelineOrder order_of(const OrderWords& words);
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -7,7 +7,7 @@
 #include <queue>
 #include <utility>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 namespace {
 
@@ -202,4 +202,4 @@ OrderWords improve(const PipelineShape& shape, const MeasuredPipeline& measured,
     return words;
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -14,7 +14,7 @@
 #include <memory>
 #include <vector>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 namespace {
 
@@ -277,4 +277,4 @@ ProgramResult solve_program(const PipelineShape& shape, const MeasuredPipeline& 
     return out;
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 extern const PipelineSchedule kGPipeSchedule;
 extern const PipelineSchedule kOneForwardOneBackward;
@@ -153,4 +153,4 @@ std::uint32_t longest_wait(StageMap map, bool staggers, const PipelineShape& sha
     return *std::max_element(waited.begin(), waited.end());
 }
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

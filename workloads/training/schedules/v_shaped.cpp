@@ -7,7 +7,7 @@
 #include <optional>
 #include <set>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 namespace {
 
@@ -259,4 +259,4 @@ extern const PipelineSchedule kVMin = {
     StageMap::back_and_forth,
     true};
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -5,7 +5,7 @@
 #include <set>
 #include <tuple>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 namespace {
 
@@ -126,4 +126,4 @@ extern const PipelineSchedule kHanayo = {
     false,
     StageMap::back_and_forth};
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -4,7 +4,7 @@
 #include <limits>
 #include <optional>
 
-namespace orrery::inline training {
+namespace orrery::training {
 
 namespace {
 
@@ -144,4 +144,4 @@ extern const PipelineSchedule kZeroBubbleH2 = {
     StageMap::round_robin,
     true};
 
-}  // namespace orrery::inline training
+}  // namespace orrery::training

@@ -1,6 +1,6 @@
 #include "workloads/serving/cluster/routers/load.hpp"
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 namespace {
 
@@ -19,4 +19,4 @@ class LeastCache final : public Router {
 extern const PolicyRow<Router> kLeastCache =
     policy_row<Router, LeastCache>("least-cache", "the replica with the fewest cache blocks in use");
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

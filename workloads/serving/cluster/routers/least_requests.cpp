@@ -1,6 +1,6 @@
 #include "workloads/serving/cluster/routers/load.hpp"
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 namespace {
 
@@ -19,4 +19,4 @@ class LeastRequests final : public Router {
 extern const PolicyRow<Router> kLeastRequests =
     policy_row<Router, LeastRequests>("least-requests", "the replica with the fewest outstanding requests");
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

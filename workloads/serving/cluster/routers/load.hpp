@@ -4,7 +4,7 @@
 #include "workloads/serving/cluster/fleet.hpp"
 #include "workloads/serving/cluster/routers/router.hpp"
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 /// Requests that a replica has, the KV transfers that wait for blocks among them.
 [[nodiscard]] inline std::size_t outstanding_requests(const Replica& replica) {
@@ -23,4 +23,4 @@ template <class Measure>
     return best;
 }
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

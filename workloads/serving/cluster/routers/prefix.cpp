@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 namespace {
 
@@ -60,4 +60,4 @@ class Prefix final : public Router {
 extern const PolicyRow<Router> kPrefix =
     policy_row<Router, Prefix>("prefix", "the replica with most of the prompt in its cache, unless loads are uneven");
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -1,6 +1,6 @@
 #include "workloads/serving/cluster/routers/router.hpp"
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 namespace {
 
@@ -21,4 +21,4 @@ class RoundRobin final : public Router {
 
 extern const PolicyRow<Router> kRoundRobin = policy_row<Router, RoundRobin>("round-robin", "by turns");
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

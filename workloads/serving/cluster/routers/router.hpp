@@ -4,7 +4,7 @@
 #include "sim/config/policy.hpp"
 #include "workloads/serving/requests/request.hpp"
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 class Fleet;
 
@@ -32,4 +32,4 @@ class Router {
 
 using RouterChoice = PolicyChoice<Router>;
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

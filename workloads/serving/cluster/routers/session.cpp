@@ -2,7 +2,7 @@
 
 #include "sim/base/random.hpp"
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 namespace {
 
@@ -22,4 +22,4 @@ class Session final : public Router {
 extern const PolicyRow<Router> kSession =
     policy_row<Router, Session>("session", "requests of one session to one replica, by a hash");
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -2,7 +2,7 @@
 
 #include "workloads/serving/cluster/routers/router.hpp"
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 extern const PolicyRow<Router> kRoundRobin;
 extern const PolicyRow<Router> kLeastRequests;
@@ -17,4 +17,4 @@ const PolicyTable<Router>& router_table() {
     return kTable;
 }
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <optional>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 namespace {
 
@@ -62,7 +62,7 @@ struct Columns {
     const char* output;
 };
 
-class CsvLines final : public TraceLines {
+class CsvLines final : public RequestLines {
   public:
     /// Null where the header names not all columns. Throws BadLine where it names one twice.
     static std::unique_ptr<CsvLines> open(std::string_view header, const Columns& names) {
@@ -118,19 +118,19 @@ class CsvLines final : public TraceLines {
 
 extern const TraceFormat kAzureFormat = {
     "azure", "Azure's traces of 2023 and 2024", "TIMESTAMP,ContextTokens,GeneratedTokens", true,
-    [](std::string_view first) -> std::unique_ptr<TraceLines> {
+    [](std::string_view first) -> std::unique_ptr<RequestLines> {
         return CsvLines::open(first, {"TIMESTAMP", "ContextTokens", "GeneratedTokens"});
     }};
 
 extern const TraceFormat kBurstGptFormat = {
     "burstgpt", "BurstGPT's traces", "Timestamp,...,Request tokens,Response tokens", true,
-    [](std::string_view first) -> std::unique_ptr<TraceLines> {
+    [](std::string_view first) -> std::unique_ptr<RequestLines> {
         return CsvLines::open(first, {"Timestamp", "Request tokens", "Response tokens"});
     }};
 
 extern const TraceFormat kPlainFormat = {"plain", "CSV of Orrery's own", "arrival_s,prompt,output[,session]", true,
-                                         [](std::string_view first) -> std::unique_ptr<TraceLines> {
+                                         [](std::string_view first) -> std::unique_ptr<RequestLines> {
                                              return CsvLines::open(first, {"arrival_s", "prompt", "output"});
                                          }};
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

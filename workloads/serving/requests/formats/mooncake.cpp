@@ -9,7 +9,7 @@
 
 #include <cmath>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 namespace {
 
@@ -26,7 +26,7 @@ std::optional<std::string_view> text_behind(std::string_view line, std::string_v
     return line.substr(start, std::min(line.find_first_of(",} ", start), line.size()) - start);
 }
 
-class MooncakeLines final : public TraceLines {
+class MooncakeLines final : public RequestLines {
   public:
     void read(std::string_view line, TracedRequest& request) override {
         if (line.front() != '{') {
@@ -84,9 +84,9 @@ class MooncakeLines final : public TraceLines {
 
 extern const TraceFormat kMooncakeFormat = {"mooncake", "Mooncake's JSON lines, with keys of the prompts' blocks",
                                             "{\"timestamp\": ms, \"input_length\": ..., \"output_length\": ...}", false,
-                                            [](std::string_view first) -> std::unique_ptr<TraceLines> {
+                                            [](std::string_view first) -> std::unique_ptr<RequestLines> {
                                                 return first.front() == '{' ? std::make_unique<MooncakeLines>()
                                                                             : nullptr;
                                             }};
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

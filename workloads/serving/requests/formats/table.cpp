@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 extern const TraceFormat kAzureFormat;
 extern const TraceFormat kBurstGptFormat;
@@ -39,4 +39,4 @@ double traced_count(std::string_view text, std::string_view what, double most) {
     return value;
 }
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace orrery::inline serving {
+namespace orrery::serving {
 
 /// A request as its line states it.
 struct TracedRequest {
@@ -27,9 +27,9 @@ struct BadLine {
 };
 
 /// Reads the lines of one file.
-class TraceLines {
+class RequestLines {
   public:
-    virtual ~TraceLines() = default;
+    virtual ~RequestLines() = default;
     /// Throws BadLine.
     virtual void read(std::string_view line, TracedRequest& request) = 0;
     /// Seconds of the stamp in a line; nothing where it is damaged.
@@ -43,7 +43,7 @@ struct TraceFormat {
     const char* looks;  ///< what its first line looks like
     bool header;        ///< the first line is no request
     /// A reader of the lines of a file whose first line is `first`; null: it is of another format. Throws BadLine.
-    std::unique_ptr<TraceLines> (*open)(std::string_view first);
+    std::unique_ptr<RequestLines> (*open)(std::string_view first);
 };
 [[nodiscard]] const std::vector<const TraceFormat*>& trace_format_table();
 
@@ -56,4 +56,4 @@ struct TraceFormat {
 
 inline constexpr double kLatestStampMs = 1e13;
 
-}  // namespace orrery::inline serving
+}  // namespace orrery::serving
