@@ -6,6 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 
+namespace {
+
+const orrery::DataDirectory kData = orrery::DataDirectory(ORRERY_SOURCE_DIR).read_once();
+
+}  // namespace
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
     if (size == 0) {
         return 0;
@@ -16,7 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
         const auto& table = orrery::importer_table();
         const std::size_t choice = bytes[0] % (table.size() + 2);
         if (choice < table.size()) {
-            (void)table[choice]->read(orrery::ImportInput::of_bytes("fuzz", text));
+            (void)table[choice]->read(orrery::ImportInput::of_bytes("fuzz", text).with(kData));
             return 0;
         }
         orrery::ReplayTrace trace;

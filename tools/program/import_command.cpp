@@ -4,6 +4,7 @@
 #include "tools/program/outputs.hpp"
 
 #include "sim/record/summary.hpp"
+#include "tools/driver/scenario_trial.hpp"
 #include "tools/terminal/terminal.hpp"
 #include "workloads/imports/importer.hpp"
 
@@ -11,13 +12,17 @@
 
 namespace orrery::program {
 
-int command_import(const CommandLine& line, const DataDirectory&) {
+int command_import(const CommandLine& line, const DataDirectory& data) {
     const std::string& file = line.arguments[1];
     std::map<std::string, std::string> options;
     for (const auto& [name, values] : line.options) {
         options[name] = values.empty() ? std::string() : values.back();
     }
-    const Imported imported = import_file(line.arguments[0], ImportInput(file, std::move(options)));
+    ModelCache models(data.read_once());
+    const ImportInput input(file, std::move(options));
+    const Imported imported =
+        import_file(line.arguments[0],
+                    input.with(models.data(), [&](const std::string& text) { return trial_problem(text, models); }));
     const std::string out = line.has("output") ? line.text("output") : importer(line.arguments[0]).default_output(file);
     write_output(line, line.has("output") ? "--output" : "the default name", out, imported.text);
     if (line.quiet()) {

@@ -231,12 +231,17 @@ void note_unread_plans(const Json& json, bool kinds_read, ImportNotes& notes) {
     }
 }
 
-// The precision that a checkpoint stores, in words and as keys of an engine; empty where the file says nothing of it.
-std::string precision_of(const Json& root, const Json& language) {
+/// The precision that a checkpoint stores.
+struct StoredPrecision {
+    std::string words;  ///< empty where the file says nothing of it
+    std::vector<std::pair<std::string, std::string>> engine;
+};
+
+StoredPrecision precision_of(const Json& root, const Json& language, bool experts) {
     const Json* found = root.contains("quantization_config") ? &root["quantization_config"] : nullptr;
     found = found == nullptr && language.contains("quantization_config") ? &language["quantization_config"] : found;
     if (found == nullptr || !found->is_object()) {
-        return "";
+        return {};
     }
     const auto word = [&](const char* key) {
         return found->contains(key) && (*found)[key].is_string() ? (*found)[key].get<std::string>() : "";
@@ -244,19 +249,26 @@ std::string precision_of(const Json& root, const Json& language) {
     const std::string text = found->dump();
     const auto says = [&](const char* part) { return text.find(part) != std::string::npos; };
     const std::string how = word("quant_method");
+    StoredPrecision out;
     std::string keys = "not known here";
     if (how == "mxfp4") {
         keys = "engine: {weights: bf16, experts: fp4}";
+        out.engine = {{"weights", "bf16"}, {"experts", "fp4"}};
     } else if (says("NVFP4") || says("mxfp4") || says("\"num_bits\":4,\"type\":\"float\"")) {
         keys = "engine: {experts: fp4} or {weights: fp4}, by what it leaves out";
+        out.engine = {{"weights", experts ? "bf16" : "fp4"}, {"experts", experts ? "fp4" : ""}};
     } else if (how == "fp8" || says("FP8") || says("\"type\":\"float\"")) {
         keys = "engine: {weights: fp8}";
+        out.engine = {{"weights", "fp8"}, {"scaling", experts && says("weight_block_size") ? "block" : ""}};
     } else if (says("\"bits\":4") || says("\"num_bits\":4") || how == "awq") {
         keys = "engine: {weights: int4}";
+        out.engine = {{"weights", "int4"}};
     } else if (says("\"bits\":8") || says("\"num_bits\":8")) {
         keys = "engine: {weights: int8}";
+        out.engine = {{"weights", "int8"}};
     }
-    return fmt::format("{} ({})", how.empty() ? "quantised" : how, keys);
+    out.words = fmt::format("{} ({})", how.empty() ? "quantised" : how, keys);
+    return out;
 }
 
 // Python writes numbers that JSON has not. In their place stands as much text, so that errors are where they were.
@@ -370,8 +382,10 @@ Imported read_config(const ImportInput& input) {
                        encoder_of(root, config_in(""), config_in("vision_config"), lines[2].second, out.notes));
     const Json& part = *language != 0 ? root.at(language) : root;
     note_unread_plans(part, window > 0 ? !full_every.empty() : all_full, out.notes);
-    if (const std::string precision = precision_of(root, part); !precision.empty()) {
-        out.notes.left_out(fmt::format("'quantization_config', which the engine of a scenario says: {}", precision));
+    if (StoredPrecision precision = precision_of(root, part, !experts.empty()); !precision.words.empty()) {
+        out.notes.left_out(
+            fmt::format("'quantization_config', which the engine of a scenario says: {}", precision.words));
+        out.engine = std::move(precision.engine);
     }
     out.text =
         "# The model of a Hugging Face config.json, by 'orrery import hf-config'.\n" + yaml_section("model", lines);

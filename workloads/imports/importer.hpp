@@ -7,8 +7,10 @@
 // All of them throw ConfigError for a malformed, truncated or too large file, with the line or the byte where it is.
 
 #include "sim/base/error.hpp"
+#include "sim/config/data_directory.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <istream>
 #include <map>
 #include <memory>
@@ -47,6 +49,9 @@ struct ImportOption {
     const char* description;
 };
 
+/// Why a scenario cannot run, by the checks of a run; empty: it can. Throws ConfigError for one that is no scenario.
+using ScenarioCheck = std::function<std::string(const std::string& text)>;
+
 /// The file to read, with the options given.
 class ImportInput {
   public:
@@ -56,6 +61,13 @@ class ImportInput {
     [[nodiscard]] static ImportInput of_bytes(std::string name, std::string bytes,
                                               std::map<std::string, std::string> options = {});
 
+    /// The same with tables and presets, and with what checks the scenarios that are written.
+    [[nodiscard]] ImportInput with(DataDirectory data, ScenarioCheck check = {}) const;
+
+    [[nodiscard]] const DataDirectory& data() const { return data_; }
+    [[nodiscard]] bool checks() const { return static_cast<bool>(check_); }
+    /// Empty where nothing checks, too.
+    [[nodiscard]] std::string problem(const std::string& scenario) const;
     [[nodiscard]] const std::string& path() const { return path_; }
     [[nodiscard]] bool in_memory() const { return bytes_.has_value(); }
     /// The whole file. Throws ConfigError when it cannot be read.
@@ -74,6 +86,8 @@ class ImportInput {
     std::string path_;
     std::map<std::string, std::string> options_;
     std::optional<std::string> bytes_;
+    DataDirectory data_{""};
+    ScenarioCheck check_;
 };
 
 struct Imported {
@@ -81,6 +95,7 @@ struct Imported {
     std::string use;                              ///< what a scenario says to take it
     std::vector<std::vector<std::string>> facts;  ///< key and value, for people
     ImportNotes notes;
+    std::vector<std::pair<std::string, std::string>> engine;  ///< of a model: keys of its checkpoint's precision
 };
 
 inline constexpr std::uint32_t kMostRanks = 1U << 20U;

@@ -78,6 +78,17 @@ ImportInput ImportInput::of_bytes(std::string name, std::string bytes, std::map<
     return input;
 }
 
+ImportInput ImportInput::with(DataDirectory data, ScenarioCheck check) const {
+    ImportInput out = *this;
+    out.data_ = std::move(data);
+    out.check_ = std::move(check);
+    return out;
+}
+
+std::string ImportInput::problem(const std::string& scenario) const {
+    return check_ ? check_(scenario) : "";
+}
+
 std::string ImportInput::bytes() const {
     return bytes_ ? *bytes_ : read_input(path_);
 }
