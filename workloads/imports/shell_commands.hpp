@@ -1,0 +1,35 @@
+#pragma once
+// The commands of a shell script or of a page of them, with the words that each is given.
+//
+// Understands quotes, comments, lines that go on, pipes and lists of commands, redirections, here-documents, arrays, and variables
+// that the text sets (`NAME=value`, `NAME=(a b)`, `export`, `$NAME`, `${NAME}`, `${NAME:-value}`, `"${NAME[@]}"`). Not a shell:
+// conditions, loops and the output of commands are not evaluated, and a `$(...)` stays as it stands.
+
+#include "workloads/imports/importer.hpp"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace orrery::imports {
+
+struct ShellWord {
+    std::string text;
+    std::size_t at = 0;  ///< bytes behind the start of the script
+    std::string unset;   ///< the first variable in it that has no value; it stands in the text as written
+};
+
+struct ShellCommand {
+    std::vector<ShellWord> environment;  ///< NAME=value before the command, and what was exported until then
+    std::vector<ShellWord> words;
+};
+
+struct ShellScript {
+    std::vector<ShellCommand> commands;
+    std::map<std::string, std::string> files;  ///< that here-documents write
+};
+
+/// `name` is the file, for messages. Throws ConfigError where a quote does not end, and where variables expand to more than 16 MiB.
+[[nodiscard]] ShellScript read_shell(const std::string& text, const std::string& name);
+
+}  // namespace orrery::imports
