@@ -1,0 +1,107 @@
+#pragma once
+// What the flags of other tools mean here, one row each, and a command line read by them.
+//
+// Tables lie in workloads/data/flags, a file a tool. A row says which key of a scenario a flag sets, or that it changes neither time
+// nor memory and why, or that it does and is not modelled. Keys that start with 'engine.' are those of scenarios; the others name what an importer
+// makes keys of, so that flags of several tools that mean the same share a key. Flags are found as argparse finds them: `-` and `_`
+// alike, `--flag=value`, `--no-flag`, beginnings of names that only one flag has, and `--flag.part value` for parts of a JSON value.
+
+#include "sim/config/data_directory.hpp"
+#include "workloads/imports/shell_commands.hpp"
+
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace orrery::imports {
+
+/// What a flag takes: nothing; nothing or true or false; one word; any number of words; JSON.
+enum class FlagValue { none, boolean, word, words, json };
+/// What a flag does: sets a key; nothing to time and memory; something that is not modelled.
+enum class FlagEffect { key, none, not_modelled };
+
+struct FlagRow {
+    std::vector<std::string> names;  ///< without dashes; of environment variables in capitals
+    FlagValue value = FlagValue::word;
+    FlagEffect effect = FlagEffect::none;
+    std::string key;
+    std::string meaning;  ///< why it has no effect, or what is lost
+};
+
+class FlagTable {
+  public:
+    /// The tables workloads/data/flags/NAME.csv, of which the first goes before the others. Throws ConfigError for one that cannot be read or is malformed, with the line.
+    FlagTable(const std::vector<std::string>& names, const DataDirectory& data);
+    /// The row of a name; null where there is none, and where several begin with it: then `choices` has them.
+    [[nodiscard]] const FlagRow* find(const std::string& name, std::vector<std::string>& choices) const;
+    [[nodiscard]] const std::vector<FlagRow>& rows() const { return rows_; }
+
+  private:
+    std::vector<FlagRow> rows_;
+};
+
+/// A flag as it is given.
+struct GivenFlag {
+    std::string written;  ///< with its dashes, without its value; an environment variable by its name
+    std::string value;    ///< of several words with spaces between them; of a --no-flag "false"
+    std::string part;     ///< of a JSON value, behind the first dot
+    std::string unset;    ///< a variable of its value that has none
+    std::size_t at = 0;
+    bool variable = false;         ///< of the environment
+    bool negated = false;          ///< as --no-flag
+    const FlagRow* row = nullptr;  ///< null: not understood
+};
+
+/// Throws ConfigError for a value that is missing and for the beginning of several names, at their place.
+class GivenFlags {
+  public:
+    GivenFlags(const FlagTable& table, const ShellCommand& command, std::size_t first, const std::string& file,
+               const std::string& text);
+    /// Adds flags of a file that the command names: maps in maps give names with dots.
+    void add_file(const FlagTable& table, const std::string& yaml, const std::string& name, std::size_t at);
+
+    [[nodiscard]] const std::vector<GivenFlag>& flags() const { return flags_; }
+    /// Words that are neither flags nor their values.
+    [[nodiscard]] const std::vector<ShellWord>& words() const { return words_; }
+
+    [[nodiscard]] bool given(const std::string& key) const { return last(key) != nullptr; }
+    /// What the flags with an effect say, to tell one arrangement from another.
+    [[nodiscard]] std::string signature() const;
+    [[nodiscard]] std::size_t place() const { return start_; }
+    /// The value of the last flag of this key; empty where there is none. What is asked for counts as used.
+    [[nodiscard]] std::string text(const std::string& key);
+    /// The same as a whole number from 1 to `most`, such as 32k (32,000) or 32K (32,768); none for "auto", "none" and -1, and with
+    /// `zero` for 0.
+    [[nodiscard]] std::optional<std::int64_t> whole(const std::string& key, std::int64_t most = 1'000'000'000'000,
+                                                    bool zero = false);
+    [[nodiscard]] std::optional<double> number(const std::string& key);
+    /// Whether a switch is given and not as --no-flag or with "false".
+    [[nodiscard]] bool on(const std::string& key);
+    /// Given as --no-flag or with "false".
+    [[nodiscard]] bool off(const std::string& key);
+    /// The part of a JSON value, also where it is given as --flag.part; empty where there is none.
+    [[nodiscard]] std::string part(const std::string& key, const std::string& name);
+    /// What is wrong with the last flag of a key, at its place; without one at the start of the command.
+    [[nodiscard]] Diagnostic error(const std::string& key, const std::string& problem) const;
+
+    /// Flags whose keys are those of an engine (engine.*) and that nobody asked for: key and value.
+    [[nodiscard]] std::vector<std::pair<std::string, std::string>> plain_keys();
+    /// Says of every flag once what it did.
+    void report(Imported& out) const;
+
+  private:
+    [[nodiscard]] const GivenFlag* last(const std::string& key) const;
+    [[nodiscard]] const GivenFlag* use(const std::string& key);
+    [[nodiscard]] std::size_t add(const FlagTable& table, const std::vector<ShellWord>& words, std::size_t i);
+    void check_values() const;
+
+    std::string file_;
+    std::string text_;
+    std::size_t start_ = 0;
+    std::vector<GivenFlag> flags_;
+    std::vector<ShellWord> words_;
+    std::set<std::string> used_;
+};
+
+}  // namespace orrery::imports
