@@ -1,11 +1,13 @@
-// The command line of vLLM (vllm serve, vllm/engine/arg_utils.py; its benchmarks' --request-rate and the like) as a serving
-// scenario: the engine, and requests where the line says them.
+// The command lines of vLLM (vllm serve, vllm/engine/arg_utils.py) and of its load generators (vllm/benchmarks) as a serving scenario.
 //
-// Claims: the flags that decide times and memory here, with vLLM's own defaults where they differ from Orrery's. The model
-// keeps its name, by which scenarios find its preset and precision; 'orrery import hf-config' describes others.
+// Claims: what workloads/data/flags/vllm-serve.csv says of each flag, of versions 0.6 to 0.19, with vLLM's own defaults of batches by
+// device (arg_utils.py, _set_default_args). Data-parallel ranks of a mixture of experts share the experts and are one replica; those
+// of a dense model are replicas.
+
+#include "workloads/imports/serving_command.hpp"
 
 #include "sim/base/error.hpp"
-#include "workloads/imports/command_text.hpp"
+#include "sim/config/units.hpp"
 
 #include <fmt/format.h>
 
@@ -15,129 +17,101 @@ namespace orrery::imports {
 
 namespace {
 
-std::string written(const std::optional<std::int64_t>& value) {
-    return value ? std::to_string(*value) : "";
-}
-
-// The name as it stands, as a YAML word: scenarios find presets by the names of checkpoints. Empty where it is none, such as "...".
-std::string model_word(const std::string& name) {
-    const auto plain = [](unsigned char c) {
-        return std::isalnum(c) != 0 || c == '-' || c == '.' || c == '_' || c == '/';
-    };
-    const bool named = std::any_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) != 0; });
-    return named && std::all_of(name.begin(), name.end(), plain) ? name.substr(0, 200) : "";
-}
-
-std::string weights_of(CommandText& flags) {
-    const std::string how = flags.text({"quantization", "q"});
-    return how.rfind("fp8", 0) == 0                                                        ? "fp8"
-           : how.find("awq") != std::string::npos || how.find("gptq") != std::string::npos ? "int4"
-                                                                                           : "";
-}
-
-std::string scheduler_of(CommandText& flags) {
-    const auto tokens = flags.whole({"max-num-batched-tokens"});
-    const auto sequences = flags.whole({"max-num-seqs"});
-    const bool whole = flags.has("no-enable-chunked-prefill") || flags.text({"enable-chunked-prefill"}) == "false";
-    return fmt::format("{{kind: {}{}{}}}", whole ? "vllm-v0" : "chunked-prefill",
-                       tokens ? fmt::format(", token_budget: {}", *tokens) : "",
-                       sequences ? fmt::format(", max_sequences: {}", *sequences) : "");
-}
-
-std::string cache_of(CommandText& flags) {
-    const std::string memory = flags.text({"gpu-memory-utilization"});
-    const auto block = flags.whole({"block-size"});
-    const auto blocks = flags.whole({"num-gpu-blocks-override"});
-    const bool eight = flags.text({"kv-cache-dtype"}).rfind("fp8", 0) == 0;
-    const bool prefix = !flags.has("no-enable-prefix-caching") && flags.has("enable-prefix-caching");
-    return fmt::format("{{memory: {}{}{}{}{}}}", memory.empty() ? "0.9" : memory,
-                       block ? fmt::format(", block: {}", *block) : "",
-                       blocks ? fmt::format(", blocks: {}", *blocks) : "", eight ? ", precision: fp8" : "",
-                       prefix ? ", prefix: {}" : "");
-}
-
-YamlLines engine_of(CommandText& flags, std::int64_t tensor, std::int64_t pipeline, std::int64_t replicas) {
-    const auto loras = flags.whole({"max-loras"});
-    return {
-        {"replicas", std::to_string(replicas)},
-        {"tensor", std::to_string(tensor)},
-        {"pipeline", pipeline > 1 ? std::to_string(pipeline) : ""},
-        {"expert", flags.has("enable-expert-parallel") ? std::to_string(tensor) : ""},
-        {"scheduler", scheduler_of(flags)},
-        {"kv", cache_of(flags)},
-        {"weights", weights_of(flags)},
-        {"max_context", written(flags.whole({"max-model-len"}))},
-        {"lora", flags.has("enable-lora") ? fmt::format("{{rank: {}, slots: {}}}",
-                                                        flags.whole({"max-lora-rank"}).value_or(16), loras.value_or(1))
-                                          : ""},
-        {"software", "vllm-0.11"}};
-}
-
-YamlLines requests_of(CommandText& flags, ImportNotes& notes) {
-    const std::string rate = flags.text({"request-rate"});
-    const auto prompt = flags.whole({"random-input-len", "input-len"});
-    const auto output = flags.whole({"random-output-len", "output-len"});
-    if (rate.empty() || rate == "inf") {
-        notes.assumed("a rate of 1 request per second (requests.rate)");
+ServingRanks vllm_ranks(GivenFlags& flags, const ServedModel& model) {
+    constexpr std::int64_t kMost = 65536;
+    ServingRanks out;
+    out.tensor = flags.whole("tensor", kMost).value_or(1);
+    out.pipeline = flags.whole("pipeline", kMost).value_or(1);
+    const std::int64_t data = flags.whole("data", kMost).value_or(1);
+    const bool experts = flags.on("expert");
+    if (model.experts) {
+        out.groups = data;
+        out.expert = experts ? data * out.tensor : 1;
+    } else {
+        out.replicas = data;
     }
-    if (!prompt || !output) {
-        notes.assumed(
-            "prompts of 1,024 and outputs of 256 tokens on average, where the text has none (requests.prompt, "
-            "requests.output)");
-    }
-    return {{"rate", rate.empty() || rate == "inf" ? "1" : rate},
-            {"count", written(flags.whole({"num-prompts"}))},
-            {"prompt", fmt::format("{{kind: {}, mean: {}}}", prompt ? "fixed" : "lognormal", prompt.value_or(1024))},
-            {"output", fmt::format("{{kind: {}, mean: {}}}", output ? "fixed" : "lognormal", output.value_or(256))}};
-}
-
-Imported read_vllm_arguments(const ImportInput& input) {
-    CommandText flags(input.bytes(), input.path());
-    Imported out;
-    std::string model = flags.text({"model"});
-    const auto& words = flags.words();
-    const auto serve = std::find(words.begin(), words.end(), "serve");
-    if (model.empty() && serve != words.end() && serve + 1 != words.end()) {
-        model = *(serve + 1);
-    }
-    model = model_word(model);
-    if (model.empty()) {
-        throw ConfigError({Diagnostic{input.path(), 1, 1, "names no model: --model NAME, or vllm serve NAME",
-                                      ErrorCode::malformed_trace}});
-    }
-    out.notes.assumed(
-        fmt::format("'{}' leads to a preset and the precision of its checkpoint (orrery list models; orrery import "
-                    "hf-config describes others)",
-                    model));
-    const std::int64_t tensor = flags.degree({"tensor-parallel-size", "tp"});
-    const std::int64_t pipeline = flags.degree({"pipeline-parallel-size", "pp"});
-    const std::int64_t replicas = flags.degree({"data-parallel-size", "dp"});
-    const std::int64_t gpus = tensor * pipeline * replicas;
-    std::string node = input.option("node");
-    if (node.empty()) {
-        node = "dgx-h100";
-        out.notes.assumed("nodes of dgx-h100 (--node NAME; orrery list nodes)");
-    }
-    out.notes.assumed("host costs of vLLM 0.11 (engine.software; orrery list engines)");
-    const YamlLines engine = engine_of(flags, tensor, pipeline, replicas);
-    out.text =
-        "# What do clients of this vLLM see? Written by 'orrery import vllm-args'.\norrery: 1\nkind: serving\n" +
-        yaml_section("cluster", {{"nodes", std::to_string((gpus + 7) / 8)},
-                                 {"node", gpus < 8 ? fmt::format("{{preset: {}, gpus: {}}}", node, gpus) : node}}) +
-        fmt::format("model: {}\n", model) + yaml_section("engine", engine) +
-        yaml_section("requests", requests_of(flags, out.notes));
-    out.use = "'orrery run' as it is";
-    flags.count(out.notes);
-    out.facts.push_back({"GPUs", std::to_string(gpus)});
     return out;
 }
 
+// Number of a JSON value; 0 for none.
+std::int64_t whole_of(const std::string& text) {
+    double number = 0;
+    return parse_number(text, number) && number >= 0 && number <= 1e6 ? static_cast<std::int64_t>(number) : 0;
+}
+
+std::int64_t draft_tokens(GivenFlags& flags) {
+    const std::string method = flags.part("speculation", "method");
+    const std::int64_t tokens = whole_of(flags.part("speculation", "num_speculative_tokens"));
+    const std::int64_t given = tokens > 0 ? tokens : flags.whole("draft_tokens", 64, true).value_or(0);
+    return given > 0 ? std::min<std::int64_t>(given, 64) : method.find("mtp") != std::string::npos ? 1 : 0;
+}
+
+void set_graphs(GivenFlags& flags, ServingChoices& out) {
+    std::string level = flags.part("compilation", "level");
+    level = level.empty() ? flags.part("compilation", "mode") : level;
+    std::string mode = flags.part("compilation", "cudagraph_mode");
+    std::transform(mode.begin(), mode.end(), mode.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+    const std::string optimisation = flags.text("optimisation");
+    out.eager = flags.on("eager") || level == "0" || optimisation == "0" || mode == "NONE";
+    out.decode_graphs_alone = mode == "FULL_DECODE_ONLY";
+    const std::string most = flags.part("compilation", "max_cudagraph_capture_size");
+    out.graph_sequences = std::max(whole_of(most), flags.whole("graph_sequences", 1 << 20, true).value_or(0));
+    const std::string sizes = flags.part("compilation", "cudagraph_capture_sizes");
+    for (std::size_t i = 0; i < sizes.size();) {  // the largest number of the list
+        const std::size_t start = sizes.find_first_of("0123456789", i);
+        if (start == std::string::npos) {
+            break;
+        }
+        i = std::min(sizes.find_first_not_of("0123456789", start), sizes.size());
+        out.graph_sequences = std::max(out.graph_sequences, whole_of(sizes.substr(start, i - start)));
+    }
+}
+
+ServingChoices choose_vllm(ServingLine& line) {
+    GivenFlags& flags = line.flags;
+    ServingChoices out;
+    out.ranks = vllm_ranks(flags, line.model);
+    const std::string software = engine_preset("vllm", line.version, "vllm-0.11", line.data);
+    const bool old = flags.off("v1") || software < "vllm-0.11";
+    out.software = flags.off("v1") && line.version.empty() ? "vllm-0.6" : software;
+    const bool whole = flags.off("chunked") || (old && !flags.on("chunked"));
+    out.scheduler = whole ? "vllm-v0" : "chunked-prefill";
+    const bool large =
+        line.node.memory >= 70 * 1073741824.0 && line.node.device.find("a100") == std::string::npos && !old;
+    const std::int64_t longest = flags.whole("engine.max_context").value_or(line.model.sequence);
+    const std::int64_t usual = line.offline ? (large ? 16384 : 8192) : (large ? 8192 : 2048);
+    const auto budget = flags.whole("token_budget", 1 << 20);
+    out.token_budget = budget ? *budget : whole ? std::clamp<std::int64_t>(longest, usual, 1 << 20) : usual;
+    const auto sequences = flags.whole("sequences", 1 << 20);
+    out.max_sequences = sequences.value_or(large ? 1024 : 256);
+    note_batches(line, budget ? 0 : out.token_budget, sequences ? 0 : out.max_sequences);
+    set_graphs(flags, out);
+    out.prefix_cache = !flags.off("prefix") && (flags.on("prefix") || !old);
+    out.draft_tokens = draft_tokens(flags);
+    out.memory = std::clamp(flags.number("memory").value_or(0.9), 0.05, 1.0);
+    const std::string role = flags.part("phase", "kv_role");
+    out.phase = role == "kv_producer" ? "prefill" : role == "kv_consumer" ? "decode" : "";
+    return out;
+}
+
+const ServingEngine kVllm = {
+    "vLLM",
+    "vllm-args",
+    "vllm serve MODEL",
+    "vllm",
+    {"vllm serve", "vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server",
+     "vllm.entrypoints.openai.run_batch", "api_server.py", "vllm-openai*", "rocm/vllm*"},
+    {"vllm bench throughput", "vllm bench latency", "benchmark_throughput.py", "benchmark_latency.py"},
+    "vllm-serve",
+    "vllm-bench",
+    "file",
+    choose_vllm};
+
 }  // namespace
 
-extern const Importer kVllmImporter = {"vllm-args",
-                                       "a vLLM command line, as a serving scenario",
-                                       {{"node", "NAME", "what a node is (orrery list nodes)"}},
-                                       read_vllm_arguments,
-                                       "yaml"};
+extern const Importer kVllmImporter = {
+    "vllm-args", "command lines of vLLM and of its load generator, as a serving scenario", serving_options(),
+    [](const ImportInput& input) { return read_serving_commands(input, kVllm); }, "yaml"};
 
 }  // namespace orrery::imports

@@ -16,7 +16,7 @@ using namespace orrery::test;
 namespace {
 
 Scenario imported(const std::string& format, const std::string& text, std::map<std::string, std::string> options = {}) {
-    const Imported out = import_file(format, ImportInput::of_bytes("input", text, std::move(options)));
+    const Imported out = import_file(format, ImportInput::of_bytes("input", text, std::move(options)).with(data()));
     return read_scenario(parse_yaml(out.text, "imported.yaml"), "imported", data());
 }
 
@@ -124,7 +124,9 @@ TEST_CASE("a vLLM command line becomes its engine") {
     CHECK(serving.engine.weights == Precision::fp8);
     CHECK(serving.engine.cache == Precision::fp8);
     CHECK(serving.engine.prefix_cache);
-    const Scenario small = imported("vllm-args", "vllm serve llama-3-8b -tp 2 --request-rate 4 --random-input-len 512");
+    const Scenario small = imported("vllm-args",
+                                    "vllm serve llama-3-8b -tp 2\n"
+                                    "vllm bench serve --request-rate 4 --random-input-len 512");
     CHECK(small.as<ServingKind>().engine.mixed.tensor == 2);
     CHECK(small.cluster.node.gpus == 2);
     CHECK(small.as<ServingKind>().requests.rate == 4);
@@ -315,9 +317,9 @@ TEST_CASE("arguments and configurations that say too little or nothing are refus
              "hybrid_override_pattern": "ME"})",
          "input:2:14: error: 'hybrid_override_pattern' has letters beside M, - and *"},
         {"vllm-args", "--tensor-parallel-size 2", "input:1:1: error: names no model"},
-        {"vllm-args", "vllm serve ... --tensor-parallel-size 2", "input:1:1: error: names no model"},
-        {"vllm-args", "# a\nvllm serve x --tensor-parallel-size 0",
-         "input:2:14: error: --tensor-parallel-size must be a whole"},
+        {"vllm-args", "vllm serve ... --tensor-parallel-size 2", "input:1:12: error: names no model"},
+        {"vllm-args", "# a\nvllm serve llama-3-8b --tensor-parallel-size 0",
+         "input:2:23: error: --tensor-parallel-size must be a whole"},
         {"hf-config", "[]", "input:1:1: error: is no JSON object"},
         {"hf-config", "{\"hidden_size\": 1", "input:1:18: error: is no JSON: "},
         {"hf-config", "{\"hidden_size\": 64}", "input:1:1: error: 'num_hidden_layers' is missing"},
@@ -327,7 +329,7 @@ TEST_CASE("arguments and configurations that say too little or nothing are refus
     for (const auto& [format, text, expected] : cases) {
         std::string said;
         try {
-            (void)import_file(format, ImportInput::of_bytes("input", text));
+            (void)import_file(format, ImportInput::of_bytes("input", text).with(data()));
         } catch (const ConfigError& error) {
             said = error.what();
         }
@@ -346,12 +348,12 @@ TEST_CASE("variables of a script that grow by each other, and degrees beyond any
         script += "\n";
     }
     const auto refusal_of = [](const std::string& format, const std::string& text) {
-        return problems_when([&] { (void)import_file(format, ImportInput::of_bytes("input", text)); });
+        return problems_when([&] { (void)import_file(format, ImportInput::of_bytes("input", text).with(data())); });
     };
     CHECK(refusal_of("megatron-args", script + "torchrun p.py --num-layers $A13\n")
               .find("input:8:1: error: the variables of the script expand to more than 16 MiB") == 0);
-    CHECK(refusal_of("vllm-args", "vllm serve a --tp 1000000000000 --pp 1000000000000\n")
-              .find("input:1:14: error: --tp must be a whole number from 1 to 65536") == 0);
+    CHECK(refusal_of("vllm-args", "vllm serve llama-3-8b --tp 1000000000000 --pp 1000000000000\n")
+              .find("input:1:23: error: --tp must be a whole number from 1 to 65536") == 0);
 }
 
 TEST_CASE("JSON that nests without end is refused by every importer of JSON") {

@@ -1,0 +1,276 @@
+// Command lines of serving engines as people write them: each becomes a scenario that runs, or is refused with what is missing.
+
+#include "tests/support/support.hpp"
+#include "tools/driver/scenario_trial.hpp"
+#include "workloads/imports/flag_table.hpp"
+#include "workloads/imports/importer.hpp"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+using namespace orrery;
+using namespace orrery::test;
+
+namespace {
+
+struct Line {
+    const char* format;
+    const char* text;
+    std::vector<const char*> keys;  ///< that stand in the scenario; of a refusal: in its message
+};
+
+Imported import_line(const std::string& format, const std::string& text,
+                     std::map<std::string, std::string> options = {}) {
+    static ModelCache models(data().read_once());
+    return import_file(
+        format,
+        ImportInput::of_bytes("input", text, std::move(options)).with(models.data(), [](const std::string& scenario) {
+            return trial_problem(scenario, models);
+        }));
+}
+
+bool holds(const ImportNotes::Counts& notes, const std::string& part) {
+    return std::any_of(notes.begin(), notes.end(),
+                       [&](const auto& note) { return note.first.find(part) != std::string::npos; });
+}
+
+}  // namespace
+
+TEST_CASE("command lines of serving engines become scenarios that run") {
+    const std::vector<Line> lines = {
+        // One server without a load.
+        {"vllm-args",
+         "vllm serve Qwen/Qwen3-8B",
+         {"model: Qwen/Qwen3-8B", "gpus: 1", "rate: 1", "software: vllm-0.11"}},
+        {"vllm-args",
+         "$ vllm serve openai/gpt-oss-20b --max-model-len 32k --port $PORT",
+         {"max_context: 32000", "longest: 32000"}},
+        {"vllm-args", "vllm serve openai/gpt-oss-20b --max-model-len 32K", {"max_context: 32768"}},
+        {"vllm-args",
+         "vllm serve google/gemma-3-27b-it --max-model-len auto --max-num-seqs=64",
+         {"model: google/gemma-3-27b-it", "max_sequences: 64"}},
+        // Precision: by the checkpoint, by a flag, by both.
+        {"vllm-args", "vllm serve Qwen/Qwen3-32B-AWQ --quantization awq_marlin", {"model: Qwen/Qwen3-32B-AWQ"}},
+        {"vllm-args", "vllm serve Qwen/Qwen3-32B -q fp8 --kv-cache-dtype fp8_e4m3", {"weights: fp8", "precision: fp8"}},
+        {"vllm-args", "vllm serve Qwen/Qwen3-30B-A3B --quantization modelopt_fp4", {"weights: bf16", "experts: fp4"}},
+        {"vllm-args", "vllm serve Qwen/Qwen3-4B --dtype half", {"weights: fp16", "precision: fp16"}},
+        {"vllm-args", "vllm serve nvidia/DeepSeek-R1-FP4 -tp 8", {"node: dgx-b200"}},
+        // Arrangement.
+        {"vllm-args",
+         "vllm serve deepseek-ai/DeepSeek-V3 -dp 8 --enable-expert-parallel",
+         {"node: dgx-h200", "replicas: 1", "tensor: 1", "groups: 8", "expert: 8", "token_budget: 65536"}},
+        {"vllm-args",
+         "VLLM_ALL2ALL_BACKEND=deepep_low_latency vllm serve zai-org/GLM-4.5-Air -tp 2 -dp 4 -ep",
+         {"tensor: 2", "groups: 4", "expert: 8", "dispatch: all-to-all"}},
+        {"vllm-args",
+         "vllm serve zai-org/GLM-4.5-Air-FP8 -tp 2 --data-parallel-size 2",
+         {"replicas: 1", "tensor: 2", "groups: 2"}},
+        {"vllm-args",
+         "vllm serve meta-llama/Llama-3.1-8B-Instruct --data_parallel_size 4",
+         {"replicas: 4", "tensor: 1"}},
+        {"vllm-args",
+         "vllm serve moonshotai/Kimi-K2-Instruct -tp 8 -pp 2 --max-num-seqs 1",
+         {"nodes: 2", "tensor: 8", "pipeline: 2", "max_sequences: 1"}},
+        {"vllm-args", "vllm serve Qwen/Qwen3-8B --attention-backend ROCM_AITER_FA", {"preset: mi300x-8, gpus: 1"}},
+        // Engines.
+        {"vllm-args",
+         "vllm serve Qwen/Qwen3-8B --enforce-eager --no-enable-prefix-caching",
+         {"compiled: false, graph_sequences: 0, graph_tokens: 0", "kv: {memory: 0.9}"}},
+        {"vllm-args",
+         "vllm serve Qwen/Qwen3-8B -O3 --compilation-config '{\"cudagraph_mode\": \"FULL_DECODE_ONLY\"}'",
+         {"software: {preset: vllm-0.11, graph_tokens: 0}"}},
+        {"vllm-args", "vllm serve Qwen/Qwen3-8B -cc.cudagraph_mode=NONE", {"graph_sequences: 0"}},
+        {"vllm-args", "VLLM_USE_V1=0 vllm serve Qwen/Qwen3-8B", {"kind: vllm-v0", "software: vllm-0.6"}},
+        {"vllm-args",
+         "docker run --gpus all -p 8000:8000 -e HF_TOKEN=x vllm/vllm-openai:v0.16.0 --model Qwen/Qwen3-8B -tp 2",
+         {"tensor: 2", "software: vllm-0.16"}},
+        {"vllm-args",
+         "python3 -m vllm.entrypoints.openai.api_server \\\n  --model Qwen/Qwen3-8B \\\n  --tensor-parallel 2  # both",
+         {"tensor: 2"}},
+        {"vllm-args",
+         "vllm serve Qwen/Qwen3-Next-80B-A3B-Instruct -tp 4 --speculative-config.num_speculative_tokens 2",
+         {"speculation: {tokens: 2}"}},
+        {"vllm-args",
+         "vllm serve moonshotai/Kimi-K2-Thinking -tp 8 --speculative-config '{\"model\": <draft>, "
+         "\"num_speculative_tokens\": 3}'",
+         {"speculation: {tokens: 3}"}},
+        {"vllm-args",
+         "vllm serve Qwen/Qwen3-8B --enable-lora --max-lora-rank 32 --max-loras 4",
+         {"lora: {rank: 32, slots: 4}"}},
+        // Loads.
+        {"vllm-args",
+         "vllm serve Qwen/Qwen3-8B --served-model-name q\nvllm bench serve --model q --dataset-name random "
+         "--random-input 2048 "
+         "--random-output 512 --max-concurrency 32 --num-prompt 64",
+         {"arrivals: closed", "clients: 32", "count: 64", "prompt: {kind: fixed, mean: 2048}",
+          "output: {kind: fixed, mean: 512}"}},
+        {"vllm-args",
+         "vllm serve Qwen/Qwen3-8B &\nvllm bench serve --model Qwen/Qwen3-8B --request-rate inf --dataset-name sonnet",
+         {"arrivals: at-once", "count: 1000", "mean: 350", "common: 200"}},
+        {"vllm-args",
+         "vllm serve Qwen/Qwen3-8B\nvllm bench serve --model Qwen/Qwen3-8B --request-rate 5 --burstiness 4 "
+         "--dataset-name "
+         "sharegpt --num-prompts 50 --goodput ttft:500 tpot:40",
+         {"arrivals: gamma", "burstiness: 0.5", "rate: 5", "lognormal, mean: 215", "ttft: 500 ms", "tpot: 40 ms"}},
+        {"vllm-args",
+         "vllm serve Qwen/Qwen3-8B\nvllm bench serve --model Qwen/Qwen3-8B --request-rate 0.1 --max-concurrency 100 "
+         "--random-input-len 1000 --random-output-len 100 --random-range-ratio 0.2 --random-prefix-len 500",
+         {"rate: 0.1", "kind: uniform, mean: 1000, spread: 0.2", "common: 500"}},
+        {"vllm-args",
+         "vllm bench throughput --model Qwen/Qwen3-8B --input-len 512 --output-len 64 --num-prompts 200 -tp 2",
+         {"arrivals: at-once", "tensor: 2", "count: 200", "token_budget: 16384"}},
+        {"vllm-args",
+         "vllm serve openai/gpt-oss-20b --kv-transfer-config '{\"kv_role\": \"kv_producer\"}' -tp 2\n"
+         "vllm serve openai/gpt-oss-20b --kv-transfer-config '{\"kv_role\": \"kv_consumer\"}' -tp 4",
+         {"prefill: {replicas: 1, tensor: 2", "decode: {replicas: 1, tensor: 4"}},
+        // Variables, arrays, files in the script, hosts of one deployment.
+        {"vllm-args",
+         "export M=Qwen/Qwen3-8B\nARGS=(--tensor-parallel-size 2 --max-num-seqs \"64\")\nvllm serve $M \"${ARGS[@]}\"",
+         {"model: Qwen/Qwen3-8B", "tensor: 2", "max_sequences: 64"}},
+        {"vllm-args",
+         "cat > c.yaml <<EOF\ntensor-parallel-size: 2\nkv-cache-dtype: fp8\nEOF\nvllm serve Qwen/Qwen3-8B --config "
+         "c.yaml",
+         {"tensor: 2", "precision: fp8"}},
+        {"vllm-args",
+         "vllm serve Qwen/Qwen3-30B-A3B -dp 16 -ep --data-parallel-size-local 8\n"
+         "vllm serve Qwen/Qwen3-30B-A3B -dp 16 -ep --data-parallel-size-local 8 --headless --data-parallel-start-rank "
+         "8",
+         {"nodes: 2", "groups: 16", "expert: 16"}},
+        {"vllm-args",
+         "vllm serve nvidia/Llama-3.1-8B-Instruct-$KIND\nvllm bench serve --model nvidia/Llama-3.1-8B-Instruct-FP8",
+         {"model: nvidia/Llama-3.1-8B-Instruct-FP8", "mean: 128"}},
+    };
+    for (const Line& line : lines) {
+        CAPTURE(line.text);
+        std::string said;
+        Imported out;
+        try {
+            out = import_line(line.format, line.text);
+        } catch (const Error& error) {
+            said = error.what();
+        }
+        CHECK(said == "");
+        CHECK(out.use == "'orrery run' as it is");
+        for (const char* key : line.keys) {
+            CHECK_MESSAGE(out.text.find(key) != std::string::npos, std::string(key) << "\n" << out.text);
+        }
+        CHECK_MESSAGE(!holds(out.notes.left_out(), "not understood"), out.text);
+    }
+}
+
+TEST_CASE("command lines of serving engines are refused with what is missing, at their place") {
+    const std::vector<Line> lines = {
+        {"vllm-args",
+         "",
+         {"input:1:1: error: holds no command of vLLM such as 'vllm serve MODEL', but no command at all"}},
+        {"vllm-args", "{\"hidden_size\": 64}", {"input:1:1: error: holds no command of vLLM", "'{hidden_size: 64}'"}},
+        {"vllm-args", "echo 'cut", {"input:1:6: error: the quote ' does not end"}},
+        {"vllm-args",
+         "\npython -m sglang.launch_server --model-path Qwen/Qwen3-8B",
+         {"input:2:1: error: ", "which 'orrery import sglang-args' reads"}},
+        {"vllm-args", "vllm serve ... --port 1", {"input:1:12: error: names no model"}},
+        {"vllm-args",
+         "vllm serve acme/model-7b -tp 2",
+         {"input:1:12: error: no model is known by the name 'acme/model-7b'", "--config FILE"}},
+        {"vllm-args", "vllm serve acme/$MODEL", {"input:1:12: error: the name of the model needs MODEL"}},
+        {"vllm-args", "vllm serve Qwen/Qwen3-8B -tp $TP", {"input:1:26: error: -tp needs TP, which has no value"}},
+        {"vllm-args", "vllm serve Qwen/Qwen3-8B -tp", {"input:1:26: error: -tp needs a value"}},
+        {"vllm-args",
+         "vllm serve Qwen/Qwen3-8B --max-num 3",
+         {"'--max-num' begins several flags: --max-num-batched-tokens"}},
+        {"vllm-args", "vllm serve Qwen/Qwen3-8B --config c.yaml", {"'c.yaml' is not beside this file"}},
+        {"vllm-args",
+         "vllm serve Qwen/Qwen3-8B --speculative-config x",
+         {"--speculative-config must be a map in JSON"}},
+        {"vllm-args",
+         "vllm serve Qwen/Qwen3-8B --kv-transfer-config '{\"kv_role\": \"kv_producer\"}'",
+         {"input:1:26: error: this server does prefill alone"}},
+        {"vllm-args",
+         "vllm serve Qwen/Qwen3-8B\nvllm serve Qwen/Qwen3-4B",
+         {"input:2:1: error: is a second server", "lines 1, 2"}},
+        {"vllm-args",
+         "vllm serve Qwen/Qwen3-8B --max-model-len 1000\nvllm bench serve --random-input-len 1000 --random-output-len "
+         "100",
+         {"input:2:18: error: requests of 1100 tokens with their answers are longer than the 1000"}},
+        {"vllm-args",
+         "vllm serve Qwen/Qwen3-8B -tp 5000",
+         {"input:1:1: error: makes a scenario that is refused: 'tensor'"}},
+        {"vllm-args",
+         "vllm serve meta-llama/Llama-3.1-405B-Instruct",
+         {"input:1: this does not run on any of dgx-h100, dgx-h200", "does not fit",
+          "It runs with 4 tensor-parallel ranks on dgx-b300"}},
+    };
+    for (const Line& line : lines) {
+        CAPTURE(line.text);
+        std::string said;
+        try {
+            (void)import_line(line.format, line.text);
+        } catch (const Error& error) {
+            said = error.what();
+        }
+        for (const char* part : line.keys) {
+            CHECK_MESSAGE(said.find(part) != std::string::npos, std::string(part) << "\n" << said);
+        }
+    }
+    CHECK_THROWS_AS((void)import_line("vllm-args", "vllm serve Qwen/Qwen3-8B", {{"node", "dgx-h1000"}}), ConfigError);
+    CHECK_THROWS_AS((void)import_line("vllm-args", "vllm serve Qwen/Qwen3-235B-A22B", {{"node", "rtx-4090"}}),
+                    InfeasibleError);
+}
+
+TEST_CASE("an import of a command line says of every flag once what it did") {
+    const Imported out = import_line("vllm-args",
+                                     "NCCL_NOVEL=1 vllm serve Qwen/Qwen3-8B --tensor-parallel-size 2 --port 8000 "
+                                     "--cpu-offload-gb 5 --enable-novelty 3 --no-enable-prefix-caching");
+    const auto said = [&](const std::string& flag) {
+        const auto found =
+            std::find_if(out.facts.begin(), out.facts.end(), [&](const auto& fact) { return fact[0] == flag; });
+        return found == out.facts.end() ? "" : (*found)[1];
+    };
+    CHECK(said("--tensor-parallel-size 2") == "engine.tensor");
+    CHECK(said("--port 8000") == "no effect: address of the server");
+    CHECK(said("--no-enable-prefix-caching") == "engine.kv.prefix");
+    CHECK(holds(out.notes.left_out(), "--cpu-offload-gb 5, which is not modelled: weights in host memory"));
+    CHECK(holds(out.notes.left_out(), "--enable-novelty 3, which is not understood"));
+    CHECK(holds(out.notes.left_out(), "NCCL_NOVEL 1, which is not understood"));
+    CHECK(holds(out.notes.assumed(), "nodes of dgx-h100"));
+    // Of a file with several servers and loads one of each is taken.
+    const std::string page =
+        "vllm serve Qwen/Qwen3-8B\nvllm serve Qwen/Qwen3-4B\nvllm bench serve --model Qwen/Qwen3-4B --num-prompts 10\n"
+        "vllm bench serve --model Qwen/Qwen3-4B --num-prompts 20";
+    const Imported second = import_line("vllm-args", page, {{"server", "2"}, {"client", "2"}});
+    CHECK(second.text.find("model: Qwen/Qwen3-4B") != std::string::npos);
+    CHECK(second.text.find("count: 20") != std::string::npos);
+    CHECK(holds(second.notes.left_out(), "the load at line 3 (--client 1 takes it)"));
+}
+
+TEST_CASE("tables of flags name no flag twice, and importers ask for every key in them") {
+    const std::vector<std::tuple<const char*, const char*, std::string>> engines = {
+        {"vllm-serve", "vllm-args", "vllm serve Qwen/Qwen3-30B-A3B"},
+    };
+    for (const auto& [table, format, command] : engines) {
+        std::set<std::string> names;
+        const FlagTable flags({table}, data());
+        for (const FlagRow& row : flags.rows()) {
+            for (const std::string& name : row.names) {
+                CHECK_MESSAGE(names.insert(name).second, std::string(table) << ": " << name);
+            }
+            const std::string& name = row.names[0];
+            const bool variable = std::isupper(static_cast<unsigned char>(name[0])) != 0;
+            if (row.effect != FlagEffect::key || row.key == "file" || row.key == "model" || variable ||
+                name.find('.') != std::string::npos) {
+                continue;
+            }
+            const char* value = row.value == FlagValue::json ? " '{}'" : row.value == FlagValue::word ? " 1" : "";
+            const Imported out = import_file(
+                format, ImportInput::of_bytes("input", fmt::format("{} --{}{}", command, name, value)).with(data()));
+            const bool idle = std::any_of(out.facts.begin(), out.facts.end(),
+                                          [](const auto& fact) { return fact[1].rfind("no effect here", 0) == 0; });
+            // Adapters need --enable-lora beside their limits, and dispatches several groups.
+            CHECK_MESSAGE((!idle || row.key.rfind("engine.lora.", 0) == 0 || row.key == "dispatch"),
+                          std::string(table) << ": " << name);
+        }
+    }
+}
