@@ -27,6 +27,7 @@ namespace orrery::imports {
 extern const Importer kOtlpImporter;
 extern const Importer kMegatronImporter;
 extern const Importer kVllmImporter;
+extern const Importer kSglangImporter;
 extern const Importer kHuggingFaceImporter;
 extern const Importer kGraphCsvImporter;
 extern const Importer kGraphMlImporter;
@@ -35,9 +36,9 @@ extern const Importer kHtsimImporter;
 
 const std::vector<const Importer*>& importer_table() {
     static const std::vector<const Importer*> kTable = {
-        &kPyTorchImporter, &kNsysImporter,       &kChakraImporter, &kGoalImporter,        &kAicbImporter,
-        &kOtlpImporter,    &kMegatronImporter,   &kVllmImporter,   &kHuggingFaceImporter, &kGraphCsvImporter,
-        &kGraphMlImporter, &kInfraGraphImporter, &kHtsimImporter,
+        &kPyTorchImporter,  &kNsysImporter,     &kChakraImporter,     &kGoalImporter,   &kAicbImporter,
+        &kOtlpImporter,     &kMegatronImporter, &kVllmImporter,       &kSglangImporter, &kHuggingFaceImporter,
+        &kGraphCsvImporter, &kGraphMlImporter,  &kInfraGraphImporter, &kHtsimImporter,
     };
     return kTable;
 }

@@ -142,6 +142,30 @@ TEST_CASE("command lines of serving engines become scenarios that run") {
         {"vllm-args",
          "vllm serve nvidia/Llama-3.1-8B-Instruct-$KIND\nvllm bench serve --model nvidia/Llama-3.1-8B-Instruct-FP8",
          {"model: nvidia/Llama-3.1-8B-Instruct-FP8", "mean: 128"}},
+        // SGLang.
+        {"sglang-args",
+         "python -m sglang.launch_server --model-path Qwen/Qwen3-8B --tp 2",
+         {"tensor: 2", "kind: vllm-v0", "prefix: {}", "software: sglang-0.5", "collectives: sglang"}},
+        {"sglang-args",
+         "python3 -m sglang.launch_server --model deepseek-ai/DeepSeek-V3 --tp 8 --dp 8 --enable-dp-attention "
+         "--moe-a2a-backend deepep --mem-fraction-static 0.8 --disable-radix-cache",
+         {"tensor: 1", "groups: 8", "expert: 8", "dispatch: hierarchical", "kv: {memory: 0.8}"}},
+        {"sglang-args",
+         "python -m sglang.launch_server --model-path Qwen/Qwen3-8B --dp 2 --enable-mixed-chunk --chunked-prefill-size "
+         "4096 "
+         "--disable-cuda-graph --context-length 8192\npython -m sglang.bench_serving --dataset-name random "
+         "--random-input 1000 "
+         "--random-output 100 --random-range-ratio 1 --max-concurrency 8 --num-prompts 16",
+         {"replicas: 2", "kind: chunked-prefill, token_budget: 4096", "graph_sequences: 0", "clients: 8",
+          "fixed, mean: 1000"}},
+        {"sglang-args",
+         "sglang serve --model-path openai/gpt-oss-20b\npython -m sglang.bench_serving --dataset-name random "
+         "--random-input-len 1000 --random-output-len 1000 --random-range-ratio 0.5",
+         {"kind: uniform, mean: 750, spread: 0.333"}},
+        {"sglang-args",
+         "python -m sglang.launch_server --model-path deepseek-ai/DeepSeek-V3 --tp 8 --speculative-algorithm EAGLE "
+         "--speculative-num-steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 4",
+         {"speculation: {tokens: 3}"}},
     };
     for (const Line& line : lines) {
         CAPTURE(line.text);
@@ -171,6 +195,7 @@ TEST_CASE("command lines of serving engines are refused with what is missing, at
         {"vllm-args",
          "\npython -m sglang.launch_server --model-path Qwen/Qwen3-8B",
          {"input:2:1: error: ", "which 'orrery import sglang-args' reads"}},
+        {"sglang-args", "vllm serve Qwen/Qwen3-8B", {"which 'orrery import vllm-args' reads"}},
         {"vllm-args", "vllm serve ... --port 1", {"input:1:12: error: names no model"}},
         {"vllm-args",
          "vllm serve acme/model-7b -tp 2",
@@ -202,6 +227,9 @@ TEST_CASE("command lines of serving engines are refused with what is missing, at
          "vllm serve meta-llama/Llama-3.1-405B-Instruct",
          {"input:1: this does not run on any of dgx-h100, dgx-h200", "does not fit",
           "It runs with 4 tensor-parallel ranks on dgx-b300"}},
+        {"sglang-args",
+         "python -m sglang.launch_server --model Qwen/Qwen3-8B --tp 4 --dp 3 --enable-dp-attention",
+         {"--dp 3 does not divide --tp 4"}},
     };
     for (const Line& line : lines) {
         CAPTURE(line.text);
@@ -249,6 +277,7 @@ TEST_CASE("an import of a command line says of every flag once what it did") {
 TEST_CASE("tables of flags name no flag twice, and importers ask for every key in them") {
     const std::vector<std::tuple<const char*, const char*, std::string>> engines = {
         {"vllm-serve", "vllm-args", "vllm serve Qwen/Qwen3-30B-A3B"},
+        {"sglang-serve", "sglang-args", "python -m sglang.launch_server --model Qwen/Qwen3-30B-A3B"},
     };
     for (const auto& [table, format, command] : engines) {
         std::set<std::string> names;

@@ -1,0 +1,112 @@
+// The command lines of SGLang (sglang/srt/server_args.py) and of its load generator (sglang/bench_serving.py) as a serving scenario.
+//
+// Claims: what workloads/data/flags/sglang-serve.csv says of each flag, of versions 0.4 to 0.5, with SGLang's own defaults by memory
+// (server_args.py). Prompts go before decodes unless they are mixed. Attention with data parallelism shares out the tensor-parallel
+// ranks; without it data parallelism is replicas behind a router.
+
+#include "workloads/imports/serving_command.hpp"
+
+#include "sim/base/error.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace orrery::imports {
+
+namespace {
+
+ServingRanks sglang_ranks(GivenFlags& flags, const ServedModel& model) {
+    constexpr std::int64_t kMost = 65536;
+    ServingRanks out;
+    out.tensor = flags.whole("tensor", kMost).value_or(1);
+    out.pipeline = flags.whole("pipeline", kMost).value_or(1);
+    const std::int64_t data = flags.whole("data", kMost).value_or(1);
+    std::int64_t expert = flags.whole("expert", kMost).value_or(1);
+    const std::string how = flags.text("dispatch");
+    if (flags.on("all_experts") || how == "deepep" || how == "mooncake" || how == "mori") {
+        expert = out.tensor;  // their all-to-all spans all ranks
+    }
+    out.expert = model.experts ? expert : 0;
+    if (flags.on("attention_data")) {
+        if (out.tensor % data != 0) {
+            throw ConfigError(
+                {flags.error("data", fmt::format("--dp {} does not divide --tp {}, which --enable-dp-attention "
+                                                 "shares out",
+                                                 data, out.tensor))});
+        }
+        out.groups = data;
+        out.tensor /= data;
+    } else {
+        out.replicas = data;
+    }
+    return out;
+}
+
+// By memory of a device (server_args.py): tokens of a piece of a prompt, and decodes of the largest graph.
+std::int64_t usual_piece(double gib) {
+    return gib < 35 ? 2048 : gib < 60 ? 4096 : gib < 160 ? 8192 : 16384;
+}
+
+ServingChoices choose_sglang(ServingLine& line) {
+    GivenFlags& flags = line.flags;
+    ServingChoices out;
+    out.ranks = sglang_ranks(flags, line.model);
+    out.software = engine_preset("sglang", line.version, "sglang-0.5", line.data);
+    const double gib = line.node.memory / 1073741824.0;
+    const std::int64_t piece = usual_piece(gib);
+    const std::string chunk = flags.text("chunk");
+    const std::int64_t whole_prompts = flags.whole("token_budget", 1 << 20).value_or(16384);
+    const auto given = chunk == "-1" ? std::nullopt : flags.whole("chunk", 1 << 20);
+    out.token_budget = chunk == "-1" ? whole_prompts : given.value_or(piece);
+    out.scheduler = flags.on("mixed") ? "chunked-prefill" : "vllm-v0";
+    if (out.scheduler == "vllm-v0") {  // pieces of a prompt follow each other, so that it goes whole
+        out.token_budget = std::max(out.token_budget, whole_prompts);
+    }
+    const auto sequences = flags.whole("sequences", 1 << 20);
+    out.max_sequences = sequences ? std::max<std::int64_t>(1, *sequences / out.ranks.groups) : 2048;
+    note_batches(line, given || chunk == "-1" ? 0 : out.token_budget, sequences ? 0 : out.max_sequences);
+    const std::int64_t graphs = out.ranks.tensor * out.ranks.groups < 4 ? 256 : 512;
+    out.graph_sequences = flags.whole("graph_sequences", 1 << 20).value_or(0);
+    out.eager = flags.on("eager");
+    out.prefix_cache = !flags.on("no_prefix");
+    const std::string drafts = flags.text("speculation");
+    const std::int64_t steps = flags.whole("draft_steps", 64, true).value_or(0);
+    const std::int64_t tokens = flags.whole("draft_tokens", 64, true).value_or(4);  // with the one that is verified
+    out.draft_tokens = drafts.empty() || drafts == "None" ? 0
+                       : steps > 0                        ? steps
+                                                          : std::max<std::int64_t>(1, tokens - 1);
+    // server_args.py: what activations, graphs and communicators take stays free.
+    const double kept =
+        std::max(10.0, static_cast<double>(piece) * 1.5 / 1024 + static_cast<double>(graphs) * 2 / 1024 +
+                           static_cast<double>(out.ranks.tensor * out.ranks.groups * out.ranks.pipeline) / 8);
+    const auto memory = flags.number("memory");
+    out.memory = std::clamp(memory.value_or(gib > 0 ? 1 - kept / gib : 0.88), 0.05, 1.0);
+    if (!memory) {
+        line.notes.assumed(fmt::format("{:.2f} of the memory for weights and cache, SGLang's default on {}", out.memory,
+                                       line.node.device));
+    }
+    const std::string phase = flags.text("phase");
+    out.phase = phase == "prefill" || phase == "decode" ? phase : "";
+    return out;
+}
+
+const ServingEngine kSglang = {
+    "SGLang",
+    "sglang-args",
+    "python -m sglang.launch_server --model-path MODEL",
+    "sglang",
+    {"sglang.launch_server", "sglang serve", "sglang_router.launch_server", "launch_server.py"},
+    {"sglang.bench_offline_throughput", "sglang.bench_one_batch"},
+    "sglang-serve",
+    "sglang-bench",
+    "file",
+    choose_sglang};
+
+}  // namespace
+
+extern const Importer kSglangImporter = {
+    "sglang-args", "command lines of SGLang and of its load generator, as a serving scenario", serving_options(),
+    [](const ImportInput& input) { return read_serving_commands(input, kSglang); }, "yaml"};
+
+}  // namespace orrery::imports
