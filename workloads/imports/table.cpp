@@ -28,6 +28,7 @@ extern const Importer kOtlpImporter;
 extern const Importer kMegatronImporter;
 extern const Importer kVllmImporter;
 extern const Importer kSglangImporter;
+extern const Importer kTensorRtLlmImporter;
 extern const Importer kHuggingFaceImporter;
 extern const Importer kGraphCsvImporter;
 extern const Importer kGraphMlImporter;
@@ -36,9 +37,9 @@ extern const Importer kHtsimImporter;
 
 const std::vector<const Importer*>& importer_table() {
     static const std::vector<const Importer*> kTable = {
-        &kPyTorchImporter,  &kNsysImporter,     &kChakraImporter,     &kGoalImporter,   &kAicbImporter,
-        &kOtlpImporter,     &kMegatronImporter, &kVllmImporter,       &kSglangImporter, &kHuggingFaceImporter,
-        &kGraphCsvImporter, &kGraphMlImporter,  &kInfraGraphImporter, &kHtsimImporter,
+        &kPyTorchImporter,     &kNsysImporter,     &kChakraImporter,  &kGoalImporter,       &kAicbImporter,
+        &kOtlpImporter,        &kMegatronImporter, &kVllmImporter,    &kSglangImporter,     &kTensorRtLlmImporter,
+        &kHuggingFaceImporter, &kGraphCsvImporter, &kGraphMlImporter, &kInfraGraphImporter, &kHtsimImporter,
     };
     return kTable;
 }

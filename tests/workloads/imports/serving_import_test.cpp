@@ -166,6 +166,21 @@ TEST_CASE("command lines of serving engines become scenarios that run") {
          "python -m sglang.launch_server --model-path deepseek-ai/DeepSeek-V3 --tp 8 --speculative-algorithm EAGLE "
          "--speculative-num-steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 4",
          {"speculation: {tokens: 3}"}},
+        // TensorRT-LLM.
+        {"trtllm-args",
+         "trtllm-serve nvidia/Llama-3.1-8B-Instruct-FP8 --tp_size 2 --max_batch_size 64 --max_num_tokens 4096",
+         {"tensor: 2", "kind: in-flight, token_budget: 4096, max_sequences: 64", "of_free: true",
+          "software: trtllm-1.0"}},
+        {"trtllm-args",
+         "cat >x.yml <<EOF\nenable_attention_dp: true\nkv_cache_config:\n  free_gpu_memory_fraction: 0.7\n  dtype: "
+         "fp8\n"
+         "cuda_graph_config: null\nspeculative_config: {decoding_type: MTP, num_nextn_predict_layers: 1}\nEOF\n"
+         "trtllm-serve serve deepseek-ai/DeepSeek-R1 --tp_size 8 --ep_size 8 --extra_llm_api_options x.yml",
+         {"groups: 8", "expert: 8", "memory: 0.7", "precision: fp8", "tokens: 1", "graph_sequences: 0"}},
+        {"trtllm-args",
+         "trtllm-bench --model meta-llama/Llama-3.1-8B --model_path /m throughput --dataset d.json --concurrency 16 "
+         "--num_requests 32 --tp 2 --target_input_len 500 --target_output_len 100",
+         {"clients: 16", "count: 32", "software: trtllm-bench-1.0", "tensor: 2", "fixed, mean: 500"}},
     };
     for (const Line& line : lines) {
         CAPTURE(line.text);
@@ -196,6 +211,7 @@ TEST_CASE("command lines of serving engines are refused with what is missing, at
          "\npython -m sglang.launch_server --model-path Qwen/Qwen3-8B",
          {"input:2:1: error: ", "which 'orrery import sglang-args' reads"}},
         {"sglang-args", "vllm serve Qwen/Qwen3-8B", {"which 'orrery import vllm-args' reads"}},
+        {"trtllm-args", "vllm bench serve --model x", {"a load generator without its server"}},
         {"vllm-args", "vllm serve ... --port 1", {"input:1:12: error: names no model"}},
         {"vllm-args",
          "vllm serve acme/model-7b -tp 2",
@@ -278,7 +294,7 @@ TEST_CASE("tables of flags name no flag twice, and importers ask for every key i
     const std::vector<std::tuple<const char*, const char*, std::string>> engines = {
         {"vllm-serve", "vllm-args", "vllm serve Qwen/Qwen3-30B-A3B"},
         {"sglang-serve", "sglang-args", "python -m sglang.launch_server --model Qwen/Qwen3-30B-A3B"},
-    };
+        {"trtllm-serve", "trtllm-args", "trtllm-serve Qwen/Qwen3-30B-A3B"}};
     for (const auto& [table, format, command] : engines) {
         std::set<std::string> names;
         const FlagTable flags({table}, data());
