@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
 #include <fstream>
 
@@ -72,8 +73,11 @@ Lengths lengths_of(GivenFlags& flags, const LoadClient& client, const DataDirect
     const bool random_given = flags.given("input.random") || flags.given("output.random");
     if (!flags.given("data_set") && random_given) {
         name = "random";
-    } else if (!flags.given("data_set") && !path.empty() && name == "random") {
-        name = "sharegpt";
+    } else if (!flags.given("data_set") && !path.empty()) {
+        const auto letter = [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; };
+        const std::string known = "sharegpt";
+        name =
+            std::search(path.begin(), path.end(), known.begin(), known.end(), letter) != path.end() ? known : "custom";
     }
     Lengths out;
     const std::vector<DataSet> sets = data_sets(data);

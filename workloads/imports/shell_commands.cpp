@@ -1,11 +1,14 @@
 #include "workloads/imports/shell_commands.hpp"
 
 #include "sim/base/error.hpp"
+#include "sim/config/units.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
+#include <optional>
 
 namespace orrery::imports {
 
@@ -25,6 +28,90 @@ std::size_t assigned_name(const std::string& word) {
                        std::all_of(word.begin(), word.begin() + static_cast<std::ptrdiff_t>(equals), is_name_character);
     return named ? equals : 0;
 }
+
+using ShellVariables = std::map<std::string, std::vector<ShellWord>>;
+
+// A sum of whole numbers and variables, as in $((2 * N + 1)).
+class Arithmetic {
+  public:
+    Arithmetic(const std::string& text, const ShellVariables& variables) : text_(text), variables_(variables) {}
+
+    // None for anything else, and for numbers beyond 1e15.
+    std::optional<std::int64_t> value() {
+        const double out = sum(0);
+        skip();
+        return good_ && at_ == text_.size() && std::abs(out) < 1e15 ? std::optional(static_cast<std::int64_t>(out))
+                                                                    : std::nullopt;
+    }
+
+  private:
+    void skip() { at_ = std::min(text_.find_first_not_of(" \t\n", at_), text_.size()); }
+    bool take(char c) {
+        skip();
+        const bool found = at_ < text_.size() && text_[at_] == c;
+        at_ += found ? 1 : 0;
+        return found;
+    }
+    double sum(int depth) {
+        double out = product(depth);
+        while (good_) {
+            if (take('+')) {
+                out += product(depth);
+            } else if (take('-')) {
+                out -= product(depth);
+            } else {
+                break;
+            }
+        }
+        return out;
+    }
+    double product(int depth) {
+        double out = factor(depth);
+        while (good_) {
+            if (take('*')) {
+                out *= factor(depth);
+            } else if (take('/') || (at_ < text_.size() && text_[at_] == '%')) {
+                const bool rest = text_[at_ - 1] != '/';
+                at_ += rest ? 1 : 0;
+                const double by = factor(depth);
+                good_ = good_ && by != 0;
+                out = !good_ ? 0 : rest ? std::fmod(out, by) : std::trunc(out / by);
+            } else {
+                break;
+            }
+        }
+        return out;
+    }
+    double factor(int depth) {
+        good_ = good_ && depth < 64;
+        if (good_ && take('(')) {
+            const double out = sum(depth + 1);
+            good_ = take(')') && good_;
+            return out;
+        }
+        skip();
+        while (at_ < text_.size() && (text_[at_] == '$' || text_[at_] == '{')) {
+            ++at_;
+        }
+        const std::size_t start = at_;
+        while (at_ < text_.size() && is_name_character(text_[at_])) {
+            ++at_;
+        }
+        std::string word = text_.substr(start, at_ - start);
+        at_ += at_ < text_.size() && text_[at_] == '}' ? 1 : 0;
+        if (const auto found = variables_.find(word); found != variables_.end() && found->second.size() == 1) {
+            word = found->second[0].text;
+        }
+        double out = 0;
+        good_ = good_ && parse_number(word, out) && out == std::floor(out);
+        return out;
+    }
+
+    const std::string& text_;
+    const ShellVariables& variables_;
+    std::size_t at_ = 0;
+    bool good_ = true;
+};
 
 class ShellReader {
   public:
@@ -131,6 +218,15 @@ class ShellReader {
     void read_variable(bool quoted) {
         const std::size_t start = at_++;
         in_word_ = in_word_ || !quoted;
+        if (text_.compare(at_, 2, "((") == 0) {
+            const std::size_t end = text_.find("))", at_);
+            const std::string sum = end == std::string::npos ? "" : text_.substr(at_ + 2, end - at_ - 2);
+            if (const std::optional<std::int64_t> value = Arithmetic(sum, variables_).value()) {
+                append(std::to_string(*value));
+                at_ = end + 2;
+                return;
+            }
+        }
         if (at_ < text_.size() && text_[at_] == '(') {
             int depth = 0;
             do {
@@ -272,6 +368,12 @@ class ShellReader {
     void finish_command() {
         finish_word();
         std::vector<ShellWord>& words = command_.words;
+        if (words.size() > 3 && words[0].text == "for" && words[2].text == "in" && words[3].unset.empty()) {
+            variables_[words[1].text] = {words[3]};
+            out_.loops.push_back(
+                fmt::format("{}={}, the first of {} in a loop", words[1].text, words[3].text, words.size() - 3));
+            words.clear();
+        }
         const bool exports = !words.empty() && (words[0].text == "export" || words[0].text == "set");
         if (exports) {
             words.erase(words.begin());
@@ -334,7 +436,7 @@ class ShellReader {
     std::size_t expanded_ = 0;
     ShellCommand command_;
     std::vector<ShellWord> exported_;
-    std::map<std::string, std::vector<ShellWord>> variables_;
+    ShellVariables variables_;
     ShellScript out_;
 };
 

@@ -2,8 +2,9 @@
 // The commands of a shell script or of a page of them, with the words that each is given.
 //
 // Understands quotes, comments, lines that go on, pipes and lists of commands, redirections, here-documents, arrays, and variables
-// that the text sets (`NAME=value`, `NAME=(a b)`, `export`, `$NAME`, `${NAME}`, `${NAME:-value}`, `"${NAME[@]}"`). Not a shell:
-// conditions, loops and the output of commands are not evaluated, and a `$(...)` stays as it stands.
+// that the text sets (`NAME=value`, `NAME=(a b)`, `export`, `$NAME`, `${NAME}`, `${NAME:-value}`, `"${NAME[@]}"`), and whole
+// numbers in `$((...))`. Of a loop over words its first turn is read. Not a shell: conditions and the output of commands are not
+// evaluated, and a `$(...)` stays as it stands.
 
 #include "workloads/imports/importer.hpp"
 
@@ -20,6 +21,7 @@ struct ShellWord {
 };
 
 struct ShellCommand {
+    std::int64_t copies = 1;             ///< that a manifest starts
     std::vector<ShellWord> environment;  ///< NAME=value before the command, and what was exported until then
     std::vector<ShellWord> words;
 };
@@ -27,6 +29,7 @@ struct ShellCommand {
 struct ShellScript {
     std::vector<ShellCommand> commands;
     std::map<std::string, std::string> files;  ///< that here-documents write
+    std::vector<std::string> loops;            ///< what was taken of each, such as "n=1, the first of 3 in a loop"
 };
 
 /// `name` is the file, for messages. Throws ConfigError where a quote does not end, and where variables expand to more than 16 MiB.
