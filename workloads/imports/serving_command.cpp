@@ -4,6 +4,7 @@
 #include "sim/base/text.hpp"
 #include "sim/config/units.hpp"
 #include "sim/config/yaml_tree.hpp"
+#include "workloads/imports/container_commands.hpp"
 #include "workloads/imports/serving_load.hpp"
 #include "workloads/model/model_spec.hpp"
 #include "workloads/serving/cost/host_cost.hpp"
@@ -11,6 +12,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 
@@ -69,6 +71,7 @@ struct Found {
     GivenFlags flags;
     const ShellCommand* command;
     bool offline = false;                ///< an engine that loads itself
+    bool worker = false;                 ///< one of Dynamo's
     const LoadClient* client = nullptr;  ///< of a client, and of a program that is both
 };
 
@@ -110,9 +113,10 @@ class Importing {
           engine_(engine),
           data_(input.data()),
           text_(input.bytes()),
-          script_(read_shell(text_, input.path())),
+          script_(script_of(text_, input.path())),
           server_table_({engine.table}, data_),
-          offline_table_({engine.table, engine.offline_table}, data_) {
+          offline_table_({engine.table, engine.offline_table}, data_),
+          worker_table_({"dynamo", engine.table}, data_) {
         for (const LoadClient& client : load_clients()) {
             client_tables_.emplace_back(std::vector<std::string>{client.table}, data_);
         }
@@ -147,16 +151,22 @@ class Importing {
     }
 
   private:
+    static ShellScript script_of(const std::string& text, const std::string& name) {
+        std::optional<ShellScript> containers = read_containers(text, name);
+        return containers ? std::move(*containers) : read_shell(text, name);
+    }
+
     void find() {
         for (const ShellCommand& command : script_.commands) {
             std::size_t first = behind(command, engine_.offline);
             const bool offline = first > 0;
-            first = offline ? first : behind(command, engine_.servers);
+            const std::size_t worker = behind(command, {engine_.worker});
+            first = offline ? first : worker > 0 ? worker : behind(command, engine_.servers);
             const bool bare = first == 0 && command.words[0].text[0] == '-';  // the flags without their program
             if (first > 0 || (bare && script_.commands.size() == 1)) {
-                const FlagTable& table = offline ? offline_table_ : server_table_;
+                const FlagTable& table = offline ? offline_table_ : worker > 0 ? worker_table_ : server_table_;
                 found_.servers.push_back({GivenFlags(table, command, first, input_.path(), text_), &command, offline,
-                                          offline ? &load_clients()[0] : nullptr});
+                                          worker > 0, offline ? &load_clients()[0] : nullptr});
                 add_file(found_.servers.back(), table);
                 continue;
             }
@@ -164,7 +174,7 @@ class Importing {
                 const LoadClient& client = load_clients()[i];
                 if (const std::size_t start = behind(command, client.programs); start > 0) {
                     found_.clients.push_back({GivenFlags(client_tables_[i], command, start, input_.path(), text_),
-                                              &command, false, &client});
+                                              &command, false, false, &client});
                 }
             }
         }
@@ -248,7 +258,10 @@ class Importing {
             return;
         }
         const std::string name = found.flags.text(engine_.file);
-        const auto written = script_.files.find(name);
+        auto written = script_.files.find(name);
+        if (written == script_.files.end()) {  // mounted from a manifest's map
+            written = script_.files.find(std::filesystem::path(name).filename().string());
+        }
         const std::filesystem::path beside = std::filesystem::path(input_.path()).parent_path() / name;
         if (written != script_.files.end()) {
             found.flags.add_file(table, written->second, name, found.flags.place());
@@ -262,6 +275,12 @@ class Importing {
                             "take the flag out",
                             printable(name, 100)))});
         }
+    }
+
+    static bool has_phase(const Found& server) {
+        const GivenFlags& flags = server.flags;
+        return flags.given("phase") || flags.given("prefill_worker") || flags.given("decode_worker") ||
+               flags.given("disaggregation");
     }
 
     // Commands whose effects are the same start one deployment, each on its nodes.
@@ -283,7 +302,7 @@ class Importing {
             }
             return {distinct[number - 1]};
         }
-        if (distinct.size() == 2 && distinct[0]->flags.given("phase") && distinct[1]->flags.given("phase")) {
+        if (distinct.size() == 2 && (has_phase(*distinct[0]) || has_phase(*distinct[1]))) {
             return distinct;
         }
         if (distinct.size() > 1) {
@@ -472,8 +491,9 @@ class Importing {
         };
         for (const ShellCommand& command : script_.commands) {
             const std::string& program = command.words[0].text;
-            const bool starts = &command == server.command && (program == "docker" || program == "podman" ||
-                                                               program == "sudo" || program == "nerdctl");
+            const bool starts =
+                &command == server.command && (program == "docker" || program == "podman" || program == "sudo" ||
+                                               program == "nerdctl" || program.find(':') != std::string::npos);
             look(command, starts);
         }
         return out;
@@ -489,6 +509,14 @@ class Importing {
             ServingLine line{servers[i]->flags,   models[i], node,     version_of(*servers[i]),
                              servers[i]->offline, data_,     out.notes};
             choices.push_back(engine_.choose(line));
+            ServingChoices& chosen = choices.back();
+            chosen.ranks.replicas *= servers[i]->command->copies;
+            chosen.software = servers[i]->worker ? engine_.worker_software : chosen.software;
+            const std::string mode = line.flags.text("disaggregation");
+            chosen.phase = line.flags.on("prefill_worker")         ? "prefill"
+                           : line.flags.on("decode_worker")        ? "decode"
+                           : mode == "prefill" || mode == "decode" ? mode
+                                                                   : chosen.phase;
             ServingRanks& ranks = choices.back().ranks;
             if (tensor_ > ranks.tensor && ranks.replicas * ranks.groups == 1) {
                 ranks.expert = ranks.expert > 1 ? tensor_ : ranks.expert;
@@ -498,6 +526,9 @@ class Importing {
             }
             gpus += choices.back().ranks.gpus();
         }
+        if (choices.size() == 2) {
+            order_phases(servers, choices);
+        }
         check_phases(servers, choices);
         const std::int64_t nodes = (gpus + node.gpus - 1) / node.gpus;
         ScenarioKeys keys;
@@ -505,7 +536,7 @@ class Importing {
         keys.set("cluster.node",
                  gpus < node.gpus ? fmt::format("{{preset: {}, gpus: {}}}", node.name, gpus) : node.name);
         keys.set("engine", "");
-        set_engine(*servers.back(), models.back(), choices, keys, out);
+        set_engine(servers, models.back(), choices, keys, out);
         std::int64_t longest = 0;
         if (servers.back()->flags.given("engine.max_context")) {
             longest = servers.back()->flags.whole("engine.max_context").value_or(0);
@@ -521,6 +552,19 @@ class Importing {
             (model.description.empty() ? fmt::format("model: {}\n", model.name) : model.description) + keys.yaml();
         add_facts(servers, model, client, gpus, out);
         return out;
+    }
+
+    // A server beside one for prefill or decode that says neither is its counterpart. Decode goes last.
+    static void order_phases(std::vector<Found*>& servers, std::vector<ServingChoices>& choices) {
+        for (std::size_t i = 0; i < 2; ++i) {
+            if (choices[i].phase.empty()) {
+                choices[i].phase = choices[1 - i].phase == "prefill" ? "decode" : "prefill";
+            }
+        }
+        if (choices[0].phase == "decode") {
+            std::swap(choices[0], choices[1]);
+            std::swap(servers[0], servers[1]);
+        }
     }
 
     void check_phases(const std::vector<Found*>& servers, const std::vector<ServingChoices>& choices) const {
@@ -551,12 +595,27 @@ class Importing {
         keys.set(before + "scheduler.max_sequences", all(c.max_sequences));
     }
 
-    void set_engine(Found& server, const ServedModel& model, const std::vector<ServingChoices>& choices,
+    static std::int64_t redundant_experts(GivenFlags& flags) {
+        const std::int64_t given = flags.whole("redundant_experts", 1 << 20, true).value_or(0);
+        double number = 0;
+        return parse_number(flags.part("expert_balance", "num_redundant_experts"), number) && number >= 0 &&
+                       number < 1e6
+                   ? static_cast<std::int64_t>(number)
+                   : given;
+    }
+
+    void set_engine(std::vector<Found*>& servers, const ServedModel& model, const std::vector<ServingChoices>& choices,
                     ScenarioKeys& keys, Imported& out) {
-        for (const ServingChoices& c : choices) {
-            set_ranks(c, choices.size() == 1 ? "engine." : fmt::format("engine.{}.", c.phase), keys);
+        for (std::size_t i = 0; i < choices.size(); ++i) {
+            const std::string before =
+                choices.size() == 1 ? std::string("engine.") : fmt::format("engine.{}.", choices[i].phase);
+            set_ranks(choices[i], before, keys);
+            const std::int64_t copies = redundant_experts(servers[i]->flags);
+            keys.set(before + "redundant_experts",
+                     copies > 0 && choices[i].ranks.expert > 1 ? std::to_string(copies) : "");
         }
         const ServingChoices& c = choices.back();
+        Found& server = *servers.back();
         if (c.ranks.groups > 1 && c.ranks.expert > 0) {
             const std::string how = lower_case(server.flags.text("dispatch"));
             keys.set("engine.dispatch", how.empty() || how.find("gather") != std::string::npos || how == "naive" ||
@@ -565,14 +624,8 @@ class Importing {
                                         : how.find("high") != std::string::npos || how == "deepep" ? "hierarchical"
                                                                                                    : "all-to-all");
         }
-        std::int64_t copies = server.flags.whole("redundant_experts", 1 << 20, true).value_or(0);
-        if (const std::string part = server.flags.part("expert_balance", "num_redundant_experts"); !part.empty()) {
-            double number = 0;
-            copies = parse_number(part, number) ? static_cast<std::int64_t>(number) : 0;
-        }
-        keys.set("engine.redundant_experts", copies > 0 && c.ranks.expert > 1 ? std::to_string(copies) : "");
         set_precision(server, model, keys, out);
-        keys.set("engine.kv.memory", fmt::format("{:g}", c.memory));
+        keys.set("engine.kv.memory", fmt::format("{:g}", std::round(c.memory * 1000) / 1000));
         keys.set("engine.kv.of_free", c.of_free ? "true" : "");
         keys.set("engine.kv.prefix", c.prefix_cache ? "{}" : "");
         if (c.draft_tokens > 0) {
@@ -676,6 +729,9 @@ class Importing {
         if (client != nullptr && client != servers.back()) {
             client->flags.report(out);
         }
+        for (const std::string& loop : script_.loops) {
+            out.notes.assumed(loop);
+        }
         for (const std::string& skipped : skipped_) {
             out.notes.left_out(skipped);
         }
@@ -686,7 +742,7 @@ class Importing {
     const DataDirectory& data_;
     std::string text_;
     ShellScript script_;
-    FlagTable server_table_, offline_table_;
+    FlagTable server_table_, offline_table_, worker_table_;
     std::vector<FlagTable> client_tables_;
     FoundCommands found_;
     std::vector<std::string> skipped_;

@@ -99,6 +99,8 @@ struct ServingEngine {
     const char* collectives;
     std::vector<const char*> servers;  ///< words that start one; one that ends with * is a part of an image's name
     std::vector<const char*> offline;  ///< the same of programs that load an engine of their own
+    const char* worker;                ///< Dynamo's program of the engine
+    const char* worker_software;       ///< preset of its host costs
     const char* table;                 ///< of the flags of both
     const char* offline_table;         ///< of flags of the latter alone
     const char* file;                  ///< key of the flag that names a file of flags

@@ -98,6 +98,8 @@ const ServingEngine kSglang = {
     "sglang",
     {"sglang.launch_server", "sglang serve", "sglang_router.launch_server", "launch_server.py"},
     {"sglang.bench_offline_throughput", "sglang.bench_one_batch"},
+    "dynamo.sglang",
+    "dynamo-sglang-0.5",
     "sglang-serve",
     "sglang-bench",
     "file",

@@ -58,8 +58,9 @@ ServingChoices choose_trtllm(ServingLine& line) {
 }
 
 const ServingEngine kTensorRtLlm = {
-    "TensorRT-LLM",   "trtllm-args",  "trtllm-serve MODEL", "trtllm", {"trtllm-serve", "trtllm-serve serve"},
-    {"trtllm-bench"}, "trtllm-serve", "trtllm-bench",       "file",   choose_trtllm};
+    "TensorRT-LLM",   "trtllm-args",   "trtllm-serve MODEL", "trtllm",       {"trtllm-serve", "trtllm-serve serve"},
+    {"trtllm-bench"}, "dynamo.trtllm", "dynamo-trtllm-1.0",  "trtllm-serve", "trtllm-bench",
+    "file",           choose_trtllm};
 
 }  // namespace
 

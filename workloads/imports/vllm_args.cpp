@@ -103,6 +103,8 @@ const ServingEngine kVllm = {
     {"vllm serve", "vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server",
      "vllm.entrypoints.openai.run_batch", "api_server.py", "vllm-openai*", "rocm/vllm*"},
     {"vllm bench throughput", "vllm bench latency", "benchmark_throughput.py", "benchmark_latency.py"},
+    "dynamo.vllm",
+    "dynamo-vllm-0.19",
     "vllm-serve",
     "vllm-bench",
     "file",

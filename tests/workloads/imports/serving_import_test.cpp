@@ -37,6 +37,25 @@ bool holds(const ImportNotes::Counts& notes, const std::string& part) {
                        [&](const auto& note) { return note.first.find(part) != std::string::npos; });
 }
 
+void check_runs(const std::vector<Line>& lines) {
+    for (const Line& line : lines) {
+        CAPTURE(line.text);
+        std::string said;
+        Imported out;
+        try {
+            out = import_line(line.format, line.text);
+        } catch (const Error& error) {
+            said = error.what();
+        }
+        CHECK(said == "");
+        CHECK(out.use == "'orrery run' as it is");
+        for (const char* key : line.keys) {
+            CHECK_MESSAGE(out.text.find(key) != std::string::npos, std::string(key) << "\n" << out.text);
+        }
+        CHECK_MESSAGE(!holds(out.notes.left_out(), "not understood"), out.text);
+    }
+}
+
 }  // namespace
 
 TEST_CASE("command lines of serving engines become scenarios that run") {
@@ -142,6 +161,11 @@ TEST_CASE("command lines of serving engines become scenarios that run") {
         {"vllm-args",
          "vllm serve nvidia/Llama-3.1-8B-Instruct-$KIND\nvllm bench serve --model nvidia/Llama-3.1-8B-Instruct-FP8",
          {"model: nvidia/Llama-3.1-8B-Instruct-FP8", "mean: 128"}},
+        {"vllm-args",
+         "N=4\nfor c in 8 16; do\n  vllm bench serve --model Qwen/Qwen3-8B --max-concurrency $c --num-prompts $((c * "
+         "(N + 1) / 2 % 100))\n"
+         "done\nvllm serve Qwen/Qwen3-8B -tp 2",
+         {"clients: 8", "count: 20", "tensor: 2"}},
         // SGLang.
         {"sglang-args",
          "python -m sglang.launch_server --model-path Qwen/Qwen3-8B --tp 2",
@@ -182,22 +206,45 @@ TEST_CASE("command lines of serving engines become scenarios that run") {
          "--num_requests 32 --tp 2 --target_input_len 500 --target_output_len 100",
          {"clients: 16", "count: 32", "software: trtllm-bench-1.0", "tensor: 2", "fixed, mean: 500"}},
     };
-    for (const Line& line : lines) {
-        CAPTURE(line.text);
-        std::string said;
-        Imported out;
-        try {
-            out = import_line(line.format, line.text);
-        } catch (const Error& error) {
-            said = error.what();
-        }
-        CHECK(said == "");
-        CHECK(out.use == "'orrery run' as it is");
-        for (const char* key : line.keys) {
-            CHECK_MESSAGE(out.text.find(key) != std::string::npos, std::string(key) << "\n" << out.text);
-        }
-        CHECK_MESSAGE(!holds(out.notes.left_out(), "not understood"), out.text);
-    }
+    check_runs(lines);
+}
+
+TEST_CASE("manifests of containers become scenarios that run") {
+    check_runs({
+        {"vllm-args",
+         "apiVersion: v1\nkind: Service\nmetadata: {name: s}\n---\napiVersion: apps/v1\nkind: Deployment\nspec:\n  "
+         "replicas: 2\n"
+         "  template:\n    spec:\n      containers:\n      - name: vllm\n        image: vllm/vllm-openai:v0.16.1\n"
+         "        command: [vllm, serve]\n        args: [Qwen/Qwen3-8B, --tensor-parallel-size, \"2\"]\n"
+         "        env:\n        - {name: VLLM_LOGGING_LEVEL, value: INFO}\n",
+         {"replicas: 2", "tensor: 2", "software: vllm-0.16"}},
+        {"vllm-args",
+         "services:\n  llm:\n    image: vllm/vllm-openai:latest\n    command: >\n      --model Qwen/Qwen3-8B\n      "
+         "-tp 2\n",
+         {"model: Qwen/Qwen3-8B", "tensor: 2"}},
+        {"vllm-args",
+         "kind: Pod\nspec:\n  containers:\n  - command: [/bin/sh, -c]\n    args:\n    - |\n      export "
+         "M=Qwen/Qwen3-8B\n"
+         "      exec vllm serve $M --max-num-seqs 32\n",
+         {"model: Qwen/Qwen3-8B", "max_sequences: 32"}},
+        {"vllm-args",
+         "apiVersion: nvidia.com/v1alpha1\nkind: DynamoGraphDeployment\nspec:\n  services:\n    Frontend:\n      "
+         "replicas: 1\n"
+         "      extraPodSpec: {mainContainer: {command: [python3, -m, dynamo.frontend]}}\n    Decode:\n      replicas: "
+         "1\n"
+         "      extraPodSpec: {mainContainer: {command: [python3, -m, dynamo.vllm], args: [--model, Qwen/Qwen3-8B]}}\n"
+         "    Prefill:\n      replicas: 3\n      extraPodSpec:\n        mainContainer:\n"
+         "          command: [python3, -m, dynamo.vllm]\n          args: [--model, Qwen/Qwen3-8B, "
+         "--is-prefill-worker]\n",
+         {"prefill: {replicas: 3, tensor: 1", "decode: {replicas: 1, tensor: 1", "software: dynamo-vllm-0.19"}},
+        {"trtllm-args",
+         "kind: ConfigMap\napiVersion: v1\ndata:\n  agg.yaml: |\n    tensor_parallel_size: 2\n    kv_cache_config:\n"
+         "      free_gpu_memory_fraction: 0.8\n---\nkind: Pod\nspec:\n  containers:\n  - command: [python3, -m, "
+         "dynamo.trtllm]\n"
+         "    args: [--model-path, Qwen/Qwen3-8B, --extra-engine-args, /mnt/agg.yaml]\n",
+         {"tensor: 2", "memory: 0.8", "software: dynamo-trtllm-1.0"}},
+    });
+    CHECK(problems_when([] { (void)import_line("vllm-args", "kind: Pod\nspec: {a: [\n"); }).find("input:") == 0);
 }
 
 TEST_CASE("command lines of serving engines are refused with what is missing, at their place") {
@@ -280,6 +327,8 @@ TEST_CASE("an import of a command line says of every flag once what it did") {
     CHECK(holds(out.notes.left_out(), "--enable-novelty 3, which is not understood"));
     CHECK(holds(out.notes.left_out(), "NCCL_NOVEL 1, which is not understood"));
     CHECK(holds(out.notes.assumed(), "nodes of dgx-h100"));
+    const Imported loop = import_line("vllm-args", "for t in 2 4; do vllm serve Qwen/Qwen3-8B -tp $t; done");
+    CHECK(holds(loop.notes.assumed(), "t=2, the first of 2 in a loop"));
     // Of a file with several servers and loads one of each is taken.
     const std::string page =
         "vllm serve Qwen/Qwen3-8B\nvllm serve Qwen/Qwen3-4B\nvllm bench serve --model Qwen/Qwen3-4B --num-prompts 10\n"

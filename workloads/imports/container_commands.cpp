@@ -1,0 +1,175 @@
+#include "workloads/imports/container_commands.hpp"
+
+#include "sim/config/units.hpp"
+#include "sim/config/yaml_tree.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace orrery::imports {
+
+namespace {
+
+bool is_shell(const std::string& word) {
+    const std::string program = word.substr(word.rfind('/') + 1);
+    return program == "sh" || program == "bash" || program == "-c" || program == "-lc" || program == "-ec";
+}
+
+class ContainerReader {
+  public:
+    ContainerReader(const std::string& text, const std::string& name) : text_(text), name_(name) {}
+
+    ShellScript read() {
+        // Documents one after another: each is parsed where it stands, so that lines are those of the file.
+        std::size_t start = 0;
+        std::size_t lines = 0;
+        while (start < text_.size()) {
+            std::size_t end = start;
+            std::size_t next = text_.size();
+            while (end < text_.size()) {
+                const std::size_t line_end = std::min(text_.find('\n', end), text_.size());
+                if (text_.compare(end, 3, "---") == 0) {
+                    next = std::min(line_end + 1, text_.size());
+                    break;
+                }
+                end = std::min(line_end + 1, text_.size());
+            }
+            const std::string document = text_.substr(start, end - start);
+            if (document.find_first_not_of(" \t\r\n") != std::string::npos) {
+                walk(parse_yaml(std::string(lines, '\n') + document, name_), 1);
+            }
+            lines += static_cast<std::size_t>(std::count(text_.begin() + static_cast<std::ptrdiff_t>(start),
+                                                         text_.begin() + static_cast<std::ptrdiff_t>(next), '\n'));
+            start = next;
+        }
+        return std::move(out_);
+    }
+
+  private:
+    void walk(const YamlNode& node, std::int64_t copies) {
+        for (const YamlNode& item : node.items) {
+            walk(item, copies);
+        }
+        if (node.kind != YamlNode::Kind::map) {
+            return;
+        }
+        double number = 0;
+        if (const YamlNode* replicas = node.find("replicas");
+            replicas != nullptr && replicas->kind == YamlNode::Kind::scalar && parse_number(replicas->scalar, number) &&
+            number >= 1 && number <= 65536) {
+            copies = static_cast<std::int64_t>(number);
+        }
+        const YamlNode* kind = node.find("kind");
+        const YamlNode* data = node.find("data");
+        if (kind != nullptr && kind->scalar == "ConfigMap" && data != nullptr) {
+            for (const YamlNode::Entry& entry : data->entries) {
+                out_.files[entry.key] = entry.value.scalar;
+            }
+        }
+        const YamlNode* command = node.find("command");
+        const YamlNode* arguments = node.find("args");
+        const auto words = [](const YamlNode* of) {
+            return of != nullptr && (of->kind == YamlNode::Kind::sequence || of->kind == YamlNode::Kind::scalar);
+        };
+        if (words(command) || words(arguments)) {
+            add(node, command, arguments, copies);
+        }
+        for (const YamlNode::Entry& entry : node.entries) {
+            walk(entry.value, copies);
+        }
+    }
+
+    void add(const YamlNode& node, const YamlNode* command, const YamlNode* arguments, std::int64_t copies) {
+        ShellCommand out;
+        out.copies = copies;
+        if (const YamlNode* image = node.find("image"); image != nullptr && image->kind == YamlNode::Kind::scalar) {
+            out.words.push_back({image->scalar, place(image->mark), ""});
+        }
+        if (const YamlNode* environment = node.find("env"); environment != nullptr) {
+            for (const YamlNode& entry : environment->items) {
+                const YamlNode* key = entry.find("name");
+                const YamlNode* value = entry.find("value");
+                if (key != nullptr && value != nullptr) {
+                    out.environment.push_back({key->scalar + "=" + value->scalar, place(key->mark), ""});
+                }
+            }
+        }
+        std::vector<ShellCommand> scripts;
+        for (const YamlNode* part : {command, arguments}) {
+            if (part == nullptr) {
+                continue;
+            }
+            if (part->kind == YamlNode::Kind::scalar) {  // Compose: a line as in a shell
+                add_line(*part, out, scripts);
+            }
+            for (const YamlNode& item : part->items) {
+                const bool script = item.scalar.find_first_of(" \n") != std::string::npos && !out.words.empty() &&
+                                    is_shell(out.words.back().text);
+                if (script) {
+                    add_line(item, out, scripts);
+                } else {
+                    out.words.push_back({item.scalar, place(item.mark), ""});
+                }
+            }
+        }
+        if (scripts.empty() && !out.words.empty()) {
+            out_.commands.push_back(out);
+        }
+        for (ShellCommand& one : scripts) {
+            one.environment.insert(one.environment.begin(), out.environment.begin(), out.environment.end());
+            one.copies = copies;
+            out_.commands.push_back(std::move(one));
+        }
+    }
+
+    // The words of a line go on those before it; a script of several commands stands for itself.
+    void add_line(const YamlNode& node, ShellCommand& out, std::vector<ShellCommand>& scripts) {
+        ShellScript script = read_shell(node.scalar, name_);
+        for (ShellCommand& one : script.commands) {
+            for (auto* words : {&one.words, &one.environment}) {
+                for (ShellWord& word : *words) {
+                    word.at = place(node.mark);
+                }
+            }
+        }
+        if (script.commands.size() == 1 && !(out.words.empty() || is_shell(out.words.back().text))) {
+            auto& words = script.commands[0].words;
+            out.words.insert(out.words.end(), words.begin(), words.end());
+            return;
+        }
+        out_.files.merge(script.files);
+        scripts.insert(scripts.end(), std::make_move_iterator(script.commands.begin()),
+                       std::make_move_iterator(script.commands.end()));
+    }
+
+    // Bytes before a place of the file.
+    [[nodiscard]] std::size_t place(const Mark& mark) const {
+        std::size_t at = 0;
+        for (int line = 1; line < mark.line && at < text_.size(); ++line) {
+            at = std::min(text_.find('\n', at), text_.size() - 1) + 1;
+        }
+        return std::min(at + static_cast<std::size_t>(std::max(mark.column, 1)) - 1, text_.size());
+    }
+
+    const std::string& text_;
+    const std::string& name_;
+    ShellScript out_;
+};
+
+}  // namespace
+
+std::optional<ShellScript> read_containers(const std::string& text, const std::string& name) {
+    bool yaml = false;
+    for (std::size_t start = 0; start < text.size() && !yaml;) {
+        for (const char* key : {"apiVersion:", "kind:", "services:", "spec:", "containers:"}) {
+            yaml = yaml || text.compare(start, std::string(key).size(), key) == 0;
+        }
+        start = std::min(text.find('\n', start), text.size() - 1) + 1;
+    }
+    if (!yaml) {
+        return std::nullopt;
+    }
+    return ContainerReader(text, name).read();
+}
+
+}  // namespace orrery::imports
