@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -130,19 +131,36 @@ class Importing {
         for (Found* server : servers) {
             models.push_back(model_of(*server, client));
         }
-        const std::string named = input_.option("node");
+        std::string named = input_.option("node");
+        const bool told = named.empty();  // that a node was taken
+        named = named.empty() ? node_in_comments() : named;
         const Nodes nodes = named.empty() ? nodes_for(*servers.back(), models.back()) : std::vector<std::string>{named};
         std::string problem;
+        std::optional<Imported> narrow;  // runs, and has too little cache for a sequence of the whole context
         for (const std::string& node : nodes) {
             Imported out = written(servers, models, client, node);
             problem = problem_of(*servers.back(), out.text);
-            if (problem.empty()) {
-                if (named.empty()) {
-                    out.notes.assumed(fmt::format("nodes of {} (--node NAME; orrery list nodes)", node));
-                }
-                out.use = input_.checks() ? "'orrery run' as it is" : "'orrery run', which checks it";
+            if (!problem.empty()) {
+                continue;
+            }
+            if (told) {
+                out.notes.assumed(fmt::format("nodes of {}{} (--node NAME; orrery list nodes)", node,
+                                              named.empty() ? "" : ", which a comment names"));
+            }
+            out.use = input_.checks() ? "'orrery run' as it is" : "'orrery run', which checks it";
+            if (context_ == 0 || problem_of(*servers.back(), with_whole_context(out.text)).empty()) {
                 return out;
             }
+            if (!narrow) {
+                out.notes.assumed(
+                    fmt::format("a cache smaller than one sequence of {} tokens: {} starts only with a "
+                                "smaller context (--max-model-len)",
+                                context_, engine_.name));
+                narrow = std::move(out);
+            }
+        }
+        if (narrow) {
+            return *narrow;
         }
         throw InfeasibleError(fmt::format("{}:{}: this does not run on {}{}: {}{}", input_.path(),
                                           line_of(text_, servers.back()->flags.place()),
@@ -233,6 +251,61 @@ class Importing {
             }
         }
         return nodes.size() > 1 ? " (--node NAME; orrery list nodes)" : "";
+    }
+
+    // The same engine with one request as long as its context.
+    [[nodiscard]] std::string with_whole_context(const std::string& scenario) const {
+        return scenario.substr(0, scenario.find("\nrequests:") + 1) +
+               fmt::format(
+                   "requests: {{count: 1, prompt: {{kind: fixed, mean: {}}}, output: {{kind: fixed, mean: 1}}}}\n",
+                   context_ - 1);
+    }
+
+    // The node of the one device that comments name, or the selector of a manifest; empty where there are none or several.
+    [[nodiscard]] std::string node_in_comments() const {
+        constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kDevices = {{{"h100", "dgx-h100"},
+                                                                                             {"h200", "dgx-h200"},
+                                                                                             {"b200", "dgx-b200"},
+                                                                                             {"b300", "dgx-b300"},
+                                                                                             {"a100", "dgx-a100-80g"},
+                                                                                             {"h20", "hgx-h20"},
+                                                                                             {"h800", "hgx-h800"},
+                                                                                             {"gb200", "gb200-nvl72"},
+                                                                                             {"gb300", "gb300-nvl72"},
+                                                                                             {"mi300x", "mi300x-8"},
+                                                                                             {"mi325x", "mi325x-8"},
+                                                                                             {"mi355x", "mi355x-8"},
+                                                                                             {"l40s", "l40s-4"}}};
+        std::string found;
+        for (const std::string_view line : split(std::string_view(text_), '\n')) {
+            const std::size_t comment = line.find('#');
+            const bool own = comment != std::string_view::npos && line.find_first_not_of(" \t") == comment;
+            const std::size_t behind_words = line.find(" #");
+            const std::string said =
+                lower_case(std::string(own                                                  ? line
+                                       : behind_words != std::string_view::npos             ? line.substr(behind_words)
+                                       : line.find("gpu.product") != std::string_view::npos ? line
+                                                                                            : ""));
+            for (std::size_t start = 0; start < said.size();) {
+                std::size_t end = start;
+                while (end < said.size() && std::isalnum(static_cast<unsigned char>(said[end])) != 0) {
+                    ++end;
+                }
+                std::string_view word = std::string_view(said).substr(start, end - start);
+                const std::size_t times = word.find('x');  // 8xH200
+                if (times != std::string_view::npos && times > 0 && word.find_first_not_of("0123456789") == times) {
+                    word.remove_prefix(times + 1);
+                }
+                for (const auto& [device, node] : kDevices) {
+                    if (word == device && !found.empty() && found != node) {
+                        return "";
+                    }
+                    found = word == device ? std::string(node) : found;
+                }
+                start = end + 1;
+            }
+        }
+        return found;
     }
 
     [[nodiscard]] static Nodes nodes_for(const Found& server, const ServedModel& model) {
@@ -542,6 +615,9 @@ class Importing {
             longest = servers.back()->flags.whole("engine.max_context").value_or(0);
             keys.set("engine.max_context", longest > 0 ? std::to_string(longest) : "");
         }
+        // vLLM starts only where the cache has room for one sequence of the whole context.
+        const bool needs = engine_.whole_context && !servers.back()->offline;
+        context_ = !needs ? 0 : servers.back()->flags.given("engine.max_context") ? longest : models.back().sequence;
         set_load(client == nullptr ? nullptr : &client->flags, client == nullptr ? nullptr : client->client, longest,
                  data_, keys, out.notes);
         keys.set("network.collectives", engine_.collectives);
@@ -746,7 +822,8 @@ class Importing {
     std::vector<FlagTable> client_tables_;
     FoundCommands found_;
     std::vector<std::string> skipped_;
-    std::int64_t tensor_ = 0;  ///< tried in place of the flags' degree; 0: none is
+    std::int64_t context_ = 0;  ///< tokens of a sequence that the cache must have room for; 0: any
+    std::int64_t tensor_ = 0;   ///< tried in place of the flags' degree; 0: none is
 };
 
 }  // namespace

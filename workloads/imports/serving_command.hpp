@@ -105,6 +105,7 @@ struct ServingEngine {
     const char* offline_table;         ///< of flags of the latter alone
     const char* file;                  ///< key of the flag that names a file of flags
     ServingChoices (*choose)(ServingLine& line);
+    bool whole_context = false;  ///< starts only where its cache holds a sequence of the whole context
 };
 
 /// The preset of `workloads/data/engines` that starts with `family` and is of the last version up to this one; the first where all are

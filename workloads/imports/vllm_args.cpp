@@ -108,7 +108,8 @@ const ServingEngine kVllm = {
     "vllm-serve",
     "vllm-bench",
     "file",
-    choose_vllm};
+    choose_vllm,
+    true};
 
 }  // namespace
 

@@ -8,7 +8,11 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <set>
 
 using namespace orrery;
@@ -94,6 +98,15 @@ TEST_CASE("command lines of serving engines become scenarios that run") {
          "vllm serve moonshotai/Kimi-K2-Instruct -tp 8 -pp 2 --max-num-seqs 1",
          {"nodes: 2", "tensor: 8", "pipeline: 2", "max_sequences: 1"}},
         {"vllm-args", "vllm serve Qwen/Qwen3-8B --attention-backend ROCM_AITER_FA", {"preset: mi300x-8, gpus: 1"}},
+        // Nodes: one that has room for a sequence of the whole context, or the one that a comment names.
+        {"vllm-args",
+         "vllm serve Qwen/Qwen3-Coder-480B-A35B-Instruct-FP8 -dp 8 -ep --max-model-len 131072",
+         {"node: dgx-h200"}},
+        {"vllm-args",
+         "vllm serve Qwen/Qwen3-Coder-480B-A35B-Instruct-FP8 -dp 8 -ep --max-model-len 8192",
+         {"node: dgx-h100"}},
+        {"vllm-args", "# 8xH20, 141 GB\nvllm serve deepseek-ai/DeepSeek-V3 -tp 8", {"node: hgx-h20"}},
+        {"vllm-args", "# H100 or H200\nvllm serve Qwen/Qwen3-8B  # not on A100", {"preset: dgx-h100"}},
         // Engines.
         {"vllm-args",
          "vllm serve Qwen/Qwen3-8B --enforce-eager --no-enable-prefix-caching",
@@ -329,6 +342,10 @@ TEST_CASE("an import of a command line says of every flag once what it did") {
     CHECK(holds(out.notes.assumed(), "nodes of dgx-h100"));
     const Imported loop = import_line("vllm-args", "for t in 2 4; do vllm serve Qwen/Qwen3-8B -tp $t; done");
     CHECK(holds(loop.notes.assumed(), "t=2, the first of 2 in a loop"));
+    const Imported narrow = import_line("vllm-args", "vllm serve Qwen/Qwen3-8B --max-model-len 1000000",
+                                        {{"node", "rtx-4090"}, {"software", "vllm-0.16"}});
+    CHECK(holds(narrow.notes.assumed(), "a cache smaller than one sequence of 1000000 tokens"));
+    CHECK(narrow.text.find("software: vllm-0.16") != std::string::npos);
     // Of a file with several servers and loads one of each is taken.
     const std::string page =
         "vllm serve Qwen/Qwen3-8B\nvllm serve Qwen/Qwen3-4B\nvllm bench serve --model Qwen/Qwen3-4B --num-prompts 10\n"
@@ -337,6 +354,23 @@ TEST_CASE("an import of a command line says of every flag once what it did") {
     CHECK(second.text.find("model: Qwen/Qwen3-4B") != std::string::npos);
     CHECK(second.text.find("count: 20") != std::string::npos);
     CHECK(holds(second.notes.left_out(), "the load at line 3 (--client 1 takes it)"));
+}
+
+TEST_CASE("a model that is not known by its name comes from its config.json") {
+    const std::filesystem::path file =
+        std::filesystem::temp_directory_path() / fmt::format("orrery-config-{}.json", getpid());
+    std::ofstream(file)
+        << R"({"model_type": "qwen3_moe", "num_hidden_layers": 4, "hidden_size": 512, "num_attention_heads": 8,
+        "num_key_value_heads": 2, "vocab_size": 32000, "max_position_embeddings": 4096, "num_experts": 8, "num_experts_per_tok": 2,
+        "moe_intermediate_size": 256, "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}})";
+    const Imported out = import_line("vllm-args", "vllm serve acme/tiny-moe -dp 2 -ep", {{"config", file.string()}});
+    for (const char* key :
+         {"model:\n  name: tiny-moe\n  layers: 4", "groups: 2", "expert: 2", "weights: fp8", "scaling: block"}) {
+        CHECK_MESSAGE(out.text.find(key) != std::string::npos, std::string(key) << "\n" << out.text);
+    }
+    const Imported wide = import_line("vllm-args", "vllm serve acme/tiny-moe -q awq", {{"config", file.string()}});
+    CHECK(wide.text.find("weights: int4") != std::string::npos);
+    std::filesystem::remove(file);
 }
 
 TEST_CASE("tables of flags name no flag twice, and importers ask for every key in them") {
