@@ -383,11 +383,13 @@ std::vector<std::pair<std::string, std::string>> GivenFlags::plain_keys() {
 }
 
 void GivenFlags::report(Imported& out) const {
-    constexpr std::size_t kShown = 60;
+    constexpr std::size_t kShown = 40;
     std::size_t understood = 0;
     for (const GivenFlag& flag : flags_) {
-        const std::string shown = printable(flag.written, kShown) +
-                                  (flag.value.empty() || flag.negated ? "" : " " + printable(flag.value, kShown));
+        const bool cut = flag.value.size() > kShown;
+        const std::string value = printable(flag.value.substr(0, kShown)) + (cut ? "..." : "");
+        const std::string shown =
+            printable(flag.written, kShown) + (flag.value.empty() || flag.negated ? "" : " " + value);
         if (flag.row == nullptr) {
             const auto of_engine = [&](const char* prefix) { return flag.written.rfind(prefix, 0) == 0; };
             constexpr std::array<const char*, 6> kEngines = {"VLLM_", "SGLANG_", "SGL_", "TRTLLM_", "TLLM_", "NCCL_"};

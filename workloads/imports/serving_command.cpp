@@ -472,7 +472,11 @@ class Importing {
             describe(out);
             return out;
         }
-        const std::optional<NamedCheckpoint> checkpoint = find_checkpoint(word, data_);
+        std::optional<NamedCheckpoint> checkpoint = find_checkpoint(word, data_);
+        if (const std::string served = model_word(server.flags.text("served_name")); !checkpoint && !served.empty()) {
+            checkpoint = find_checkpoint(served, data_);  // of a folder that is called otherwise
+            out.name = served;
+        }
         if (!checkpoint) {
             throw ConfigError({model_error(
                 server,

@@ -75,6 +75,8 @@ TEST_CASE("command lines of serving engines become scenarios that run") {
         {"vllm-args",
          "vllm serve google/gemma-3-27b-it --max-model-len auto --max-num-seqs=64",
          {"model: google/gemma-3-27b-it", "max_sequences: 64"}},
+        {"vllm-args", "vllm serve /mnt/weights --served-model-name Qwen/Qwen3-8B-FP8", {"model: Qwen/Qwen3-8B-FP8"}},
+        {"vllm-args", "vllm serve /mnt/Qwen3-8B", {"model: /mnt/Qwen3-8B"}},
         // Precision: by the checkpoint, by a flag, by both.
         {"vllm-args", "vllm serve Qwen/Qwen3-32B-AWQ --quantization awq_marlin", {"model: Qwen/Qwen3-32B-AWQ"}},
         {"vllm-args", "vllm serve Qwen/Qwen3-32B -q fp8 --kv-cache-dtype fp8_e4m3", {"weights: fp8", "precision: fp8"}},
