@@ -39,6 +39,12 @@ std::int64_t whole_of(const std::string& text) {
     return parse_number(text, number) && number >= 0 && number <= 1e6 ? static_cast<std::int64_t>(number) : 0;
 }
 
+// The second number of a version 0.x; of none and of later ones one beyond all.
+std::int64_t vllm_minor(const std::string& version) {
+    const std::int64_t minor = version.rfind("0.", 0) == 0 ? whole_of(version.substr(2, version.find('.', 2) - 2)) : 0;
+    return minor > 0 ? minor : 1000;
+}
+
 std::int64_t draft_tokens(GivenFlags& flags) {
     const std::string method = flags.part("speculation", "method");
     const std::int64_t tokens = whole_of(flags.part("speculation", "num_speculative_tokens"));
@@ -72,14 +78,16 @@ ServingChoices choose_vllm(ServingLine& line) {
     GivenFlags& flags = line.flags;
     ServingChoices out;
     out.ranks = vllm_ranks(flags, line.model);
-    const std::string software = engine_preset("vllm", line.version, "vllm-0.11", line.data);
-    const bool old = flags.off("v1") || software < "vllm-0.11";
-    out.software = flags.off("v1") && line.version.empty() ? "vllm-0.6" : software;
-    const bool whole = flags.off("chunked") || (old && !flags.on("chunked"));
+    const std::int64_t longest = flags.whole("engine.max_context").value_or(line.model.sequence);
+    const std::int64_t minor = vllm_minor(line.version);
+    const bool old = flags.off("v1") || minor < 8;  // version 0 of the engine
+    out.software = old ? engine_preset("vllm", minor < 8 ? line.version : "0.6", "vllm-0.6", line.data)
+                       : engine_preset("vllm", minor < 11 ? "0.11" : line.version, "vllm-0.11", line.data);
+    // Version 0 cuts prompts of models with long contexts alone.
+    const bool whole = flags.off("chunked") || (old && !flags.on("chunked") && longest <= 32768);
     out.scheduler = whole ? "vllm-v0" : "chunked-prefill";
     const bool large =
         line.node.memory >= 70 * 1073741824.0 && line.node.device.find("a100") == std::string::npos && !old;
-    const std::int64_t longest = flags.whole("engine.max_context").value_or(line.model.sequence);
     const std::int64_t usual = line.offline ? (large ? 16384 : 8192) : (large ? 8192 : 2048);
     const auto budget = flags.whole("token_budget", 1 << 20);
     out.token_budget = budget ? *budget : whole ? std::clamp<std::int64_t>(longest, usual, 1 << 20) : usual;
