@@ -722,8 +722,9 @@ class Importing {
             keys.set("engine.lora.slots", std::to_string(server.flags.whole("engine.lora.slots").value_or(1)));
         }
         const std::string software = input_.has("software") ? input_.option("software") : c.software;
-        const bool changed = c.eager || c.decode_graphs_alone || c.graph_sequences > 0;
+        const bool changed = c.eager || c.decode_graphs_alone || c.serial_host || c.graph_sequences > 0;
         keys.set(changed ? "engine.software.preset" : "engine.software", software);
+        keys.set("engine.software.overlap", c.serial_host ? "false" : "");
         keys.set("engine.software.compiled", c.eager ? "false" : "");
         keys.set("engine.software.graph_sequences", c.eager                 ? "0"
                                                     : c.graph_sequences > 0 ? std::to_string(c.graph_sequences)

@@ -70,6 +70,7 @@ struct ServingChoices {
     std::string software;            ///< preset of the engine's host costs
     bool eager = false;              ///< no graphs, nothing compiled
     bool decode_graphs_alone = false;
+    bool serial_host = false;          ///< plans an iteration only after the one before
     std::int64_t graph_sequences = 0;  ///< 0: the preset's
     bool prefix_cache = false;
     std::int64_t draft_tokens = 0;

@@ -69,6 +69,7 @@ ServingChoices choose_sglang(ServingLine& line) {
     const std::int64_t graphs = out.ranks.tensor * out.ranks.groups < 4 ? 256 : 512;
     out.graph_sequences = flags.whole("graph_sequences", 1 << 20).value_or(0);
     out.eager = flags.on("eager");
+    out.serial_host = flags.on("serial_host");
     out.prefix_cache = !flags.on("no_prefix");
     const std::string drafts = flags.text("speculation");
     const std::int64_t steps = flags.whole("draft_steps", 64, true).value_or(0);

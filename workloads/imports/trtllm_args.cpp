@@ -42,6 +42,7 @@ ServingChoices choose_trtllm(ServingLine& line) {
     }
     const bool graphs_off = flags.text("graphs") == "null" || flags.off("graphs");
     out.eager = graphs_off;
+    out.serial_host = flags.on("serial_host");
     out.graph_sequences = flags.whole("graph_sequences", 1 << 20, true).value_or(0);
     out.prefix_cache = !flags.off("prefix") && !(line.offline && !flags.on("prefix"));
     out.draft_tokens = flags.whole("draft_tokens", 64, true).value_or(0);

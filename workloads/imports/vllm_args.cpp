@@ -95,6 +95,8 @@ ServingChoices choose_vllm(ServingLine& line) {
     out.max_sequences = sequences.value_or(large ? 1024 : 256);
     note_batches(line, budget ? 0 : out.token_budget, sequences ? 0 : out.max_sequences);
     set_graphs(flags, out);
+    // Asynchronous scheduling is the default from 0.14 on.
+    out.serial_host = flags.off("async") || (!old && minor < 14 && !flags.on("async"));
     out.prefix_cache = !flags.off("prefix") && (flags.on("prefix") || !old);
     out.draft_tokens = draft_tokens(flags);
     out.memory = std::clamp(flags.number("memory").value_or(0.9), 0.05, 1.0);

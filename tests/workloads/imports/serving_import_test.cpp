@@ -125,7 +125,7 @@ TEST_CASE("command lines of serving engines become scenarios that run") {
          {"kind: vllm-v0", "software: vllm-0.6"}},
         {"vllm-args",
          "docker run vllm/vllm-openai:v0.9.1 --model Qwen/Qwen3-8B",
-         {"kind: chunked-prefill", "software: vllm-0.11"}},
+         {"kind: chunked-prefill", "software: {preset: vllm-0.11, overlap: false}"}},
         {"vllm-args",
          "docker run --gpus all -p 8000:8000 -e HF_TOKEN=x vllm/vllm-openai:v0.16.0 --model Qwen/Qwen3-8B -tp 2",
          {"tensor: 2", "software: vllm-0.16"}},
@@ -200,11 +200,12 @@ TEST_CASE("command lines of serving engines become scenarios that run") {
         {"sglang-args",
          "python -m sglang.launch_server --model-path Qwen/Qwen3-8B --dp 2 --enable-mixed-chunk --chunked-prefill-size "
          "4096 "
-         "--disable-cuda-graph --context-length 8192\npython -m sglang.bench_serving --dataset-name random "
+         "--disable-overlap-schedule --disable-cuda-graph --context-length 8192\npython -m sglang.bench_serving "
+         "--dataset-name random "
          "--random-input 1000 "
          "--random-output 100 --random-range-ratio 1 --max-concurrency 8 --num-prompts 16",
-         {"replicas: 2", "kind: chunked-prefill, token_budget: 4096", "graph_sequences: 0", "clients: 8",
-          "fixed, mean: 1000"}},
+         {"replicas: 2", "kind: chunked-prefill, token_budget: 4096", "overlap: false", "graph_sequences: 0",
+          "clients: 8", "fixed, mean: 1000"}},
         {"sglang-args",
          "sglang serve --model-path openai/gpt-oss-20b\npython -m sglang.bench_serving --dataset-name random "
          "--random-input-len 1000 --random-output-len 1000 --random-range-ratio 0.5",
