@@ -51,6 +51,13 @@ bool is_program(const std::string& word, std::string_view program) {
     return word == program || (word.ends_with(program) && word[word.size() - program.size() - 1] == '/');
 }
 
+// Whether a command handles images of containers, and does so without arguments of theirs where an image is its last word.
+bool is_image_command(const ShellCommand& command) {
+    return std::any_of(command.words.begin(), command.words.end(), [](const ShellWord& word) {
+        return word.text == "docker" || word.text == "podman" || word.text == "nerdctl" || word.text == "crictl";
+    });
+}
+
 // The place behind the last of these programs in a command; 0 where there is none.
 std::size_t behind(const ShellCommand& command, const std::vector<const char*>& programs) {
     std::size_t out = 0;
@@ -180,6 +187,9 @@ class Importing {
             const bool offline = first > 0;
             const std::size_t worker = behind(command, {engine_.worker});
             first = offline ? first : worker > 0 ? worker : behind(command, engine_.servers);
+            if (first == command.words.size() && is_image_command(command)) {
+                continue;  // docker pull
+            }
             const bool bare = first == 0 && command.words[0].text[0] == '-';  // the flags without their program
             if (first > 0 || (bare && script_.commands.size() == 1)) {
                 const FlagTable& table = offline ? offline_table_ : worker > 0 ? worker_table_ : server_table_;

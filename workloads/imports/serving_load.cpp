@@ -123,10 +123,13 @@ Lengths lengths_of(GivenFlags& flags, const LoadClient& client, const DataDirect
     return out;
 }
 
-void set_arrivals(GivenFlags& flags, double output, ScenarioKeys& keys, ImportNotes& notes) {
+void set_arrivals(GivenFlags& flags, const LoadClient& client, double output, ScenarioKeys& keys, ImportNotes& notes) {
     const std::string written = flags.text("rate");
     const double rate = written == "-1" ? 0 : flags.number("rate").value_or(0);  // 0: all at once
-    const std::optional<std::int64_t> clients = flags.whole("clients", 1 << 20);
+    std::optional<std::int64_t> clients = flags.whole("clients", 1 << 20);
+    if (!clients && rate <= 0 && client.clients > 0) {
+        clients = client.clients;
+    }
     // A request takes about so long: what tells a limit on requests in flight that binds from one that does not.
     const double seconds = 0.5 + 0.02 * output;
     if (clients && (rate <= 0 || rate * seconds > static_cast<double>(*clients))) {
@@ -183,6 +186,7 @@ const std::vector<LoadClient>& load_clients() {
          false,
          "random"},
         {{"sglang.bench_serving", "bench_serving.py"}, "sglang-bench", true, "sharegpt"},
+        {{"aiperf profile", "genai-perf profile"}, "aiperf", false, "random", 1},
     };
     return kClients;
 }
@@ -212,7 +216,7 @@ void set_load(GivenFlags* flags, const LoadClient* client, std::int64_t longest,
             of.output_given ? "" : fmt::format("outputs of {:g}", of.set.output), printable(of.set.name, 60),
             of.set.source));
     }
-    set_arrivals(*flags, of.set.output, keys, notes);
+    set_arrivals(*flags, *client, of.set.output, keys, notes);
     const auto distribution = [&](double mean, bool given) {
         return spread > 0 ? lengths(mean, spread, "uniform") : lengths(mean, given ? 0 : of.set.spread, "lognormal");
     };

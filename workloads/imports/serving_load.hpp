@@ -11,8 +11,9 @@ namespace orrery::imports {
 struct LoadClient {
     std::vector<const char*> programs;  ///< words that start it
     const char* table;                  ///< of its flags
-    bool shorter = false;  ///< lengths range from a share of the given ones up to them, and not around them
-    const char* data_set;  ///< where it names none
+    bool shorter = false;      ///< lengths range from a share of the given ones up to them, and not around them
+    const char* data_set;      ///< where it names none
+    std::int64_t clients = 0;  ///< in a closed loop where no flag says it; 0: all requests come at once
 };
 [[nodiscard]] const std::vector<LoadClient>& load_clients();
 

@@ -124,7 +124,7 @@ TEST_CASE("command lines of serving engines become scenarios that run") {
          "pip install vllm==0.6.3\nvllm serve Qwen/Qwen2.5-7B-Instruct --max-model-len 8192",
          {"kind: vllm-v0", "software: vllm-0.6"}},
         {"vllm-args",
-         "docker run vllm/vllm-openai:v0.9.1 --model Qwen/Qwen3-8B",
+         "docker pull vllm/vllm-openai:v0.9.1\ndocker run vllm/vllm-openai:v0.9.1 --model Qwen/Qwen3-8B",
          {"kind: chunked-prefill", "software: {preset: vllm-0.11, overlap: false}"}},
         {"vllm-args",
          "docker run --gpus all -p 8000:8000 -e HF_TOKEN=x vllm/vllm-openai:v0.16.0 --model Qwen/Qwen3-8B -tp 2",
@@ -189,6 +189,11 @@ TEST_CASE("command lines of serving engines become scenarios that run") {
          "(N + 1) / 2 % 100))\n"
          "done\nvllm serve Qwen/Qwen3-8B -tp 2",
          {"clients: 8", "count: 20", "tensor: 2"}},
+        {"vllm-args",
+         "vllm serve Qwen/Qwen3-8B\naiperf profile --model Qwen/Qwen3-8B --endpoint-type chat --streaming "
+         "--concurrency 32 "
+         "--request-count 96 --synthetic-input-tokens-mean 2000 --osl 256 --extra-inputs ignore_eos:true",
+         {"clients: 32", "count: 96", "fixed, mean: 2000", "fixed, mean: 256"}},
         // SGLang.
         {"sglang-args",
          "python -m sglang.launch_server --model-path Qwen/Qwen3-8B --tp 2",
