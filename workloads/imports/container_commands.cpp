@@ -166,7 +166,7 @@ std::optional<ShellScript> read_containers(const std::string& text, const std::s
         }
         start = std::min(text.find('\n', start), text.size() - 1) + 1;
     }
-    if (!yaml) {
+    if (!yaml || text.find("\n```") != std::string::npos) {  // a page of Markdown may show manifests
         return std::nullopt;
     }
     return ContainerReader(text, name).read();

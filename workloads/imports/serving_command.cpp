@@ -152,7 +152,7 @@ class Importing {
             }
             if (told) {
                 out.notes.assumed(fmt::format("nodes of {}{} (--node NAME; orrery list nodes)", node,
-                                              named.empty() ? "" : ", which a comment names"));
+                                              named.empty() ? "" : ", which the text names"));
             }
             out.use = input_.checks() ? "'orrery run' as it is" : "'orrery run', which checks it";
             if (context_ == 0 || problem_of(*servers.back(), with_whole_context(out.text)).empty()) {
@@ -271,7 +271,7 @@ class Importing {
                    context_ - 1);
     }
 
-    // The node of the one device that comments name, or the selector of a manifest; empty where there are none or several.
+    // The node of the one device that comments, a page's prose or the selector of a manifest name; empty where there are none or several.
     [[nodiscard]] std::string node_in_comments() const {
         constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kDevices = {{{"h100", "dgx-h100"},
                                                                                              {"h200", "dgx-h200"},
@@ -287,15 +287,18 @@ class Importing {
                                                                                              {"mi355x", "mi355x-8"},
                                                                                              {"l40s", "l40s-4"}}};
         std::string found;
+        const bool page = text_.find("```") != std::string::npos;
+        bool prose = page;
         for (const std::string_view line : split(std::string_view(text_), '\n')) {
+            prose = line.find("```") == std::string_view::npos ? prose : !prose;
             const std::size_t comment = line.find('#');
-            const bool own = comment != std::string_view::npos && line.find_first_not_of(" \t") == comment;
             const std::size_t behind_words = line.find(" #");
+            const bool whole = prose || line.find("gpu.product") != std::string_view::npos ||
+                               (comment != std::string_view::npos && line.find_first_not_of(" \t") == comment);
             const std::string said =
-                lower_case(std::string(own                                                  ? line
-                                       : behind_words != std::string_view::npos             ? line.substr(behind_words)
-                                       : line.find("gpu.product") != std::string_view::npos ? line
-                                                                                            : ""));
+                lower_case(std::string(whole                                    ? line
+                                       : behind_words != std::string_view::npos ? line.substr(behind_words)
+                                                                                : ""));
             for (std::size_t start = 0; start < said.size();) {
                 std::size_t end = start;
                 while (end < said.size() && std::isalnum(static_cast<unsigned char>(said[end])) != 0) {

@@ -440,10 +440,37 @@ class ShellReader {
     ShellScript out_;
 };
 
+// Of a page in Markdown its blocks of shell commands; blanks stand for the rest, so that places are those of the page.
+std::string without_prose(const std::string& text) {
+    std::string out = text;
+    bool fenced = false;
+    bool kept = false;
+    bool page = false;
+    for (std::size_t start = 0; start < text.size();) {
+        const std::size_t end = std::min(text.find('\n', start), text.size());
+        const std::size_t first = std::min(text.find_first_not_of(" \t", start), end);
+        const bool fence = text.compare(first, 3, "```") == 0;
+        if (fence) {
+            const std::string language = text.substr(first + 3, text.find_first_of(" \t\r\n{", first + 3) - first - 3);
+            fenced = !fenced;
+            page = true;
+            kept = fenced && (language.empty() || language == "bash" || language == "sh" || language == "shell" ||
+                              language == "console" || language == "zsh");
+        }
+        if (fence || !kept) {
+            std::fill(out.begin() + static_cast<std::ptrdiff_t>(start), out.begin() + static_cast<std::ptrdiff_t>(end),
+                      ' ');
+        }
+        start = end + 1;
+    }
+    return page ? out : text;
+}
+
 }  // namespace
 
 ShellScript read_shell(const std::string& text, const std::string& name) {
-    return ShellReader(text, name).read();
+    const std::string commands = without_prose(text);
+    return ShellReader(commands, name).read();
 }
 
 }  // namespace orrery::imports

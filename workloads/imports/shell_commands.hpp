@@ -1,5 +1,5 @@
 #pragma once
-// The commands of a shell script or of a page of them, with the words that each is given.
+// The commands of a shell script, or of the blocks of them in a page of Markdown, with the words that each is given.
 //
 // Understands quotes, comments, lines that go on, pipes and lists of commands, redirections, here-documents, arrays, and variables
 // that the text sets (`NAME=value`, `NAME=(a b)`, `export`, `$NAME`, `${NAME}`, `${NAME:-value}`, `"${NAME[@]}"`), and whole

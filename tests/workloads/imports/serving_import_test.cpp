@@ -194,6 +194,13 @@ TEST_CASE("command lines of serving engines become scenarios that run") {
          "--concurrency 32 "
          "--request-count 96 --synthetic-input-tokens-mean 2000 --osl 256 --extra-inputs ignore_eos:true",
          {"clients: 32", "count: 96", "fixed, mean: 2000", "fixed, mean: 256"}},
+        {"vllm-args",
+         "# Qwen3\nIt doesn't take long on one H200:\n\n```bash\nvllm serve Qwen/Qwen3-8B -tp 2\n```\n\n1. Then load "
+         "it:\n\n   "
+         "```shell\n"
+         "   vllm bench serve --model Qwen/Qwen3-8B --num-prompts 40\n   ```\n\n```python\nprint('vllm serve "
+         "it')\n```\n",
+         {"tensor: 2", "count: 40", "preset: dgx-h200"}},
         // SGLang.
         {"sglang-args",
          "python -m sglang.launch_server --model-path Qwen/Qwen3-8B --tp 2",
@@ -282,6 +289,9 @@ TEST_CASE("command lines of serving engines are refused with what is missing, at
          "",
          {"input:1:1: error: holds no command of vLLM such as 'vllm serve MODEL', but no command at all"}},
         {"vllm-args", "{\"hidden_size\": 64}", {"input:1:1: error: holds no command of vLLM", "'{hidden_size: 64}'"}},
+        {"vllm-args",
+         "A page.\n```sh\nvllm serve Qwen/Qwen3-8B -tp x\n```",
+         {"input:3:26: error: -tp must be a whole number"}},
         {"vllm-args", "echo 'cut", {"input:1:6: error: the quote ' does not end"}},
         {"vllm-args",
          "\npython -m sglang.launch_server --model-path Qwen/Qwen3-8B",
