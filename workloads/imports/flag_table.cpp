@@ -131,7 +131,6 @@ GivenFlags::GivenFlags(const FlagTable& table, const ShellCommand& command, std:
     for (std::size_t i = first; i < command.words.size();) {
         i = add(table, command.words, i);
     }
-    check_values();
 }
 
 // Adds the word at `i`, with its values where it is a flag, and gives the place of the next.

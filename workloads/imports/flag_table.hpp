@@ -53,7 +53,7 @@ struct GivenFlag {
     const FlagRow* row = nullptr;  ///< null: not understood
 };
 
-/// Throws ConfigError for a value that is missing and for the beginning of several names, at their place.
+/// Throws ConfigError for a flag without its value and for the beginning of several names, at their place.
 class GivenFlags {
   public:
     GivenFlags(const FlagTable& table, const ShellCommand& command, std::size_t first, const std::string& file,
@@ -85,6 +85,8 @@ class GivenFlags {
     /// What is wrong with the last flag of a key, at its place; without one at the start of the command.
     [[nodiscard]] Diagnostic error(const std::string& key, const std::string& problem) const;
 
+    /// Throws ConfigError for flags with an effect whose variables have no value.
+    void check_values() const;
     /// Flags whose keys are those of an engine (engine.*) and that nobody asked for: key and value.
     [[nodiscard]] std::vector<std::pair<std::string, std::string>> plain_keys();
     /// Says of every flag once what it did.
@@ -94,7 +96,6 @@ class GivenFlags {
     [[nodiscard]] const GivenFlag* last(const std::string& key) const;
     [[nodiscard]] const GivenFlag* use(const std::string& key);
     [[nodiscard]] std::size_t add(const FlagTable& table, const std::vector<ShellWord>& words, std::size_t i);
-    void check_values() const;
 
     std::string file_;
     std::string text_;

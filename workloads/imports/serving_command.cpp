@@ -12,20 +12,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
 namespace orrery::imports {
 
 namespace {
-
-// Nodes that a command line without one is tried on, in this order: by default, for weights in NVIDIA's 4 bits, and for AMD's kernels.
-using Nodes = std::vector<std::string>;
-const Nodes kUsualNodes = {"dgx-h100", "dgx-h200", "dgx-b200", "dgx-b300"};
-const Nodes kBlackwellNodes = {"dgx-b200", "dgx-b300", "dgx-h100", "dgx-h200"};
-const Nodes kAmdNodes = {"mi300x-8", "mi325x-8", "mi355x-8"};
 
 std::string lower_case(std::string text) {
     std::transform(text.begin(), text.end(), text.begin(),
@@ -77,6 +70,7 @@ std::size_t behind(const ShellCommand& command, const std::vector<const char*>& 
 /// A command that starts an engine or loads one.
 struct Found {
     GivenFlags flags;
+    const FlagTable* table;
     const ShellCommand* command;
     bool offline = false;                ///< an engine that loads itself
     bool worker = false;                 ///< one of Dynamo's
@@ -100,20 +94,6 @@ std::string first_words(const ShellCommand& command) {
     return printable(out, 60);
 }
 
-// The text of a value, or of what has its source beside it; empty for anything else.
-std::string value_of(const YamlNode* node) {
-    if (node != nullptr && node->kind == YamlNode::Kind::map) {
-        node = node->find("value");
-    }
-    return node != nullptr && node->kind == YamlNode::Kind::scalar ? node->scalar : "";
-}
-
-double bytes_of(const std::string& text) {
-    double value = 0;
-    std::string problem;
-    return parse_quantity(text, Dimension::bytes, value, problem) ? value : 0;
-}
-
 class Importing {
   public:
     Importing(const ImportInput& input, const ServingEngine& engine)
@@ -134,14 +114,21 @@ class Importing {
     Imported read() {
         std::vector<Found*> servers = chosen_servers();
         Found* client = chosen_client(*servers.back());
+        if (client != nullptr) {
+            client->flags.check_values();
+        }
         std::vector<ServedModel> models;
         for (Found* server : servers) {
+            server->flags.check_values();
+            add_file(*server);
             models.push_back(model_of(*server, client));
         }
         std::string named = input_.option("node");
         const bool told = named.empty();  // that a node was taken
-        named = named.empty() ? node_in_comments() : named;
-        const Nodes nodes = named.empty() ? nodes_for(*servers.back(), models.back()) : std::vector<std::string>{named};
+        named = named.empty() ? node_in_text(text_) : named;
+        const std::vector<std::string> nodes = named.empty()
+                                                   ? usual_nodes(words_of(*servers.back()), models.back().name)
+                                                   : std::vector<std::string>{named};
         std::string problem;
         std::optional<Imported> narrow;  // runs, and has too little cache for a sequence of the whole context
         for (const std::string& node : nodes) {
@@ -193,16 +180,15 @@ class Importing {
             const bool bare = first == 0 && command.words[0].text[0] == '-';  // the flags without their program
             if (first > 0 || (bare && script_.commands.size() == 1)) {
                 const FlagTable& table = offline ? offline_table_ : worker > 0 ? worker_table_ : server_table_;
-                found_.servers.push_back({GivenFlags(table, command, first, input_.path(), text_), &command, offline,
-                                          worker > 0, offline ? &load_clients()[0] : nullptr});
-                add_file(found_.servers.back(), table);
+                found_.servers.push_back({GivenFlags(table, command, first, input_.path(), text_), &table, &command,
+                                          offline, worker > 0, offline ? &load_clients()[0] : nullptr});
                 continue;
             }
             for (std::size_t i = 0; i < load_clients().size(); ++i) {
                 const LoadClient& client = load_clients()[i];
                 if (const std::size_t start = behind(command, client.programs); start > 0) {
                     found_.clients.push_back({GivenFlags(client_tables_[i], command, start, input_.path(), text_),
-                                              &command, false, false, &client});
+                                              &client_tables_[i], &command, false, false, &client});
                 }
             }
         }
@@ -250,7 +236,7 @@ class Importing {
 
     // The least tensor-parallel degree that runs; empty where none of the usual ones does.
     std::string what_runs(std::vector<Found*>& servers, const std::vector<ServedModel>& models, Found* client,
-                          const Nodes& nodes) {
+                          const std::vector<std::string>& nodes) {
         for (const std::int64_t degree : {2, 4, 8, 16}) {
             for (const std::string& node : nodes) {
                 tensor_ = degree;
@@ -271,75 +257,21 @@ class Importing {
                    context_ - 1);
     }
 
-    // The node of the one device that comments, a page's prose or the selector of a manifest name; empty where there are none or several.
-    [[nodiscard]] std::string node_in_comments() const {
-        constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kDevices = {{{"h100", "dgx-h100"},
-                                                                                             {"h200", "dgx-h200"},
-                                                                                             {"b200", "dgx-b200"},
-                                                                                             {"b300", "dgx-b300"},
-                                                                                             {"a100", "dgx-a100-80g"},
-                                                                                             {"h20", "hgx-h20"},
-                                                                                             {"h800", "hgx-h800"},
-                                                                                             {"gb200", "gb200-nvl72"},
-                                                                                             {"gb300", "gb300-nvl72"},
-                                                                                             {"mi300x", "mi300x-8"},
-                                                                                             {"mi325x", "mi325x-8"},
-                                                                                             {"mi355x", "mi355x-8"},
-                                                                                             {"l40s", "l40s-4"}}};
-        std::string found;
-        const bool page = text_.find("```") != std::string::npos;
-        bool prose = page;
-        for (const std::string_view line : split(std::string_view(text_), '\n')) {
-            prose = line.find("```") == std::string_view::npos ? prose : !prose;
-            const std::size_t comment = line.find('#');
-            const std::size_t behind_words = line.find(" #");
-            const bool whole = prose || line.find("gpu.product") != std::string_view::npos ||
-                               (comment != std::string_view::npos && line.find_first_not_of(" \t") == comment);
-            const std::string said =
-                lower_case(std::string(whole                                    ? line
-                                       : behind_words != std::string_view::npos ? line.substr(behind_words)
-                                                                                : ""));
-            for (std::size_t start = 0; start < said.size();) {
-                std::size_t end = start;
-                while (end < said.size() && std::isalnum(static_cast<unsigned char>(said[end])) != 0) {
-                    ++end;
-                }
-                std::string_view word = std::string_view(said).substr(start, end - start);
-                const std::size_t times = word.find('x');  // 8xH200
-                if (times != std::string_view::npos && times > 0 && word.find_first_not_of("0123456789") == times) {
-                    word.remove_prefix(times + 1);
-                }
-                for (const auto& [device, node] : kDevices) {
-                    if (word == device && !found.empty() && found != node) {
-                        return "";
-                    }
-                    found = word == device ? std::string(node) : found;
-                }
-                start = end + 1;
-            }
+    // All that is said of a server, to tell whose software it runs.
+    [[nodiscard]] static std::vector<std::string> words_of(const Found& server) {
+        std::vector<std::string> out;
+        for (const GivenFlag& flag : server.flags.flags()) {
+            out.push_back(flag.written);
+            out.push_back(flag.value);
         }
-        return found;
-    }
-
-    [[nodiscard]] static Nodes nodes_for(const Found& server, const ServedModel& model) {
-        const auto says = [&](const std::string& text) {
-            const std::string word = lower_case(text);
-            return word.find("rocm") != std::string::npos || word.find("aiter") != std::string::npos;
-        };
-        const auto& flags = server.flags.flags();
-        const auto& words = server.command->words;
-        if (std::any_of(flags.begin(), flags.end(),
-                        [&](const GivenFlag& flag) { return says(flag.written) || says(flag.value); }) ||
-            std::any_of(words.begin(), words.end(), [&](const ShellWord& word) { return says(word.text); })) {
-            return kAmdNodes;
+        for (const ShellWord& word : server.command->words) {
+            out.push_back(word.text);
         }
-        const std::string name = lower_case(model.name);
-        const bool four = name.find("nvfp4") != std::string::npos || name.ends_with("-fp4");
-        return four ? kBlackwellNodes : kUsualNodes;
+        return out;
     }
 
     // Flags of the file that a flag names: one that the script writes, or one beside it.
-    void add_file(Found& found, const FlagTable& table) {
+    void add_file(Found& found) {
         if (!found.flags.given(engine_.file)) {
             return;
         }
@@ -350,9 +282,9 @@ class Importing {
         }
         const std::filesystem::path beside = std::filesystem::path(input_.path()).parent_path() / name;
         if (written != script_.files.end()) {
-            found.flags.add_file(table, written->second, name, found.flags.place());
+            found.flags.add_file(*found.table, written->second, name, found.flags.place());
         } else if (std::ifstream file(beside); !input_.in_memory() && file) {
-            found.flags.add_file(table, std::string(std::istreambuf_iterator<char>(file), {}), beside.string(),
+            found.flags.add_file(*found.table, std::string(std::istreambuf_iterator<char>(file), {}), beside.string(),
                                  found.flags.place());
         } else {
             throw ConfigError({found.flags.error(
@@ -524,38 +456,6 @@ class Importing {
         }
     }
 
-    [[nodiscard]] ServingNode node_of(const std::string& name) const {
-        const PresetKind nodes{"node", "topologies/data/nodes"};
-        const PresetKind devices{"device", "models/data/devices"};
-        ServingNode out;
-        out.name = name;
-        const std::vector<std::string> known = data_.names(nodes);
-        if (std::find(known.begin(), known.end(), name) == known.end()) {
-            const std::string near = nearest_name(name, known);
-            throw ConfigError(fmt::format("unknown node '{}'{}; 'orrery list nodes' shows them all", name,
-                                          near.empty() ? "" : fmt::format("; did you mean '{}'?", near)),
-                              ErrorCode::unknown_name);
-        }
-        const auto node = data_.preset(nodes, name);
-        double number = 0;
-        if (parse_number(value_of(node->find("gpus")), number) && number >= 1) {
-            out.gpus = static_cast<std::int64_t>(number);
-        }
-        const YamlNode* device = node->find("gpu");
-        if (device != nullptr && device->kind == YamlNode::Kind::map && device->find("memory") != nullptr) {
-            out.device = value_of(device->find("name"));
-            out.memory = bytes_of(value_of(device->find("memory")));
-            return out;
-        }
-        out.device =
-            value_of(device != nullptr && device->kind == YamlNode::Kind::map ? device->find("preset") : device);
-        if (const std::vector<std::string> presets = data_.names(devices);
-            std::find(presets.begin(), presets.end(), out.device) != presets.end()) {
-            out.memory = bytes_of(value_of(data_.preset(devices, out.device)->find("memory")));
-        }
-        return out;
-    }
-
     // A version in words such as vllm/vllm-openai:v0.11.0 or vllm==0.10.2.
     [[nodiscard]] std::string version_of(const Found& server) const {
         const std::string requirement =
@@ -592,7 +492,7 @@ class Importing {
     Imported written(std::vector<Found*>& servers, const std::vector<ServedModel>& models, Found* client,
                      const std::string& node_name) {
         Imported out;
-        const ServingNode node = node_of(node_name);
+        const ServingNode node = serving_node(node_name, data_);
         std::vector<ServingChoices> choices;
         std::int64_t gpus = 0;
         for (std::size_t i = 0; i < servers.size(); ++i) {
@@ -626,7 +526,11 @@ class Importing {
         keys.set("cluster.node",
                  gpus < node.gpus ? fmt::format("{{preset: {}, gpus: {}}}", node.name, gpus) : node.name);
         keys.set("engine", "");
-        set_engine(servers, models.back(), choices, keys, out);
+        std::vector<GivenFlags*> flags;
+        for (Found* server : servers) {
+            flags.push_back(&server->flags);
+        }
+        set_engine(flags, models.back(), choices, input_.option("software"), keys, out.notes);
         std::int64_t longest = 0;
         if (servers.back()->flags.given("engine.max_context")) {
             longest = servers.back()->flags.whole("engine.max_context").value_or(0);
@@ -673,137 +577,6 @@ class Importing {
         }
     }
 
-    void set_ranks(const ServingChoices& c, const std::string& before, ScenarioKeys& keys) const {
-        const auto more = [](std::int64_t value) { return value > 1 ? std::to_string(value) : std::string(); };
-        keys.set(before + "replicas", std::to_string(c.ranks.replicas));
-        keys.set(before + "tensor", std::to_string(c.ranks.tensor));
-        keys.set(before + "pipeline", more(c.ranks.pipeline));
-        keys.set(before + "groups", more(c.ranks.groups));
-        keys.set(before + "expert", more(c.ranks.expert));
-        keys.set(before + "scheduler.kind", c.scheduler);
-        const auto all = [&](std::int64_t each) {
-            return each > 0 ? std::to_string(std::min<std::int64_t>(each * c.ranks.groups, 1 << 20)) : std::string();
-        };
-        keys.set(before + "scheduler.token_budget", all(c.token_budget));
-        keys.set(before + "scheduler.max_sequences", all(c.max_sequences));
-    }
-
-    static std::int64_t redundant_experts(GivenFlags& flags) {
-        const std::int64_t given = flags.whole("redundant_experts", 1 << 20, true).value_or(0);
-        double number = 0;
-        return parse_number(flags.part("expert_balance", "num_redundant_experts"), number) && number >= 0 &&
-                       number < 1e6
-                   ? static_cast<std::int64_t>(number)
-                   : given;
-    }
-
-    void set_engine(std::vector<Found*>& servers, const ServedModel& model, const std::vector<ServingChoices>& choices,
-                    ScenarioKeys& keys, Imported& out) {
-        for (std::size_t i = 0; i < choices.size(); ++i) {
-            const std::string before =
-                choices.size() == 1 ? std::string("engine.") : fmt::format("engine.{}.", choices[i].phase);
-            set_ranks(choices[i], before, keys);
-            const std::int64_t copies = redundant_experts(servers[i]->flags);
-            keys.set(before + "redundant_experts",
-                     copies > 0 && choices[i].ranks.expert > 1 ? std::to_string(copies) : "");
-        }
-        const ServingChoices& c = choices.back();
-        Found& server = *servers.back();
-        if (c.ranks.groups > 1 && c.ranks.expert > 0) {
-            const std::string how = lower_case(server.flags.text("dispatch"));
-            keys.set("engine.dispatch", how.empty() || how.find("gather") != std::string::npos || how == "naive" ||
-                                                how == "none" || how == "auto"
-                                            ? ""
-                                        : how.find("high") != std::string::npos || how == "deepep" ? "hierarchical"
-                                                                                                   : "all-to-all");
-        }
-        set_precision(server, model, keys, out);
-        keys.set("engine.kv.memory", fmt::format("{:g}", std::round(c.memory * 1000) / 1000));
-        keys.set("engine.kv.of_free", c.of_free ? "true" : "");
-        keys.set("engine.kv.prefix", c.prefix_cache ? "{}" : "");
-        if (c.draft_tokens > 0) {
-            keys.set("engine.speculation.tokens", std::to_string(c.draft_tokens));
-            out.notes.assumed("80 % of draft tokens accepted, and drafts that take no time (engine.speculation)");
-        }
-        for (const auto& [key, value] : server.flags.plain_keys()) {
-            if (key.rfind("engine.lora.", 0) != 0) {
-                keys.set(key, value);
-            }
-        }
-        if (server.flags.on("lora")) {
-            keys.set("engine.lora.rank", std::to_string(server.flags.whole("engine.lora.rank").value_or(16)));
-            keys.set("engine.lora.slots", std::to_string(server.flags.whole("engine.lora.slots").value_or(1)));
-        }
-        const std::string software = input_.has("software") ? input_.option("software") : c.software;
-        const bool changed = c.eager || c.decode_graphs_alone || c.serial_host || c.graph_sequences > 0;
-        keys.set(changed ? "engine.software.preset" : "engine.software", software);
-        keys.set("engine.software.overlap", c.serial_host ? "false" : "");
-        keys.set("engine.software.compiled", c.eager ? "false" : "");
-        keys.set("engine.software.graph_sequences", c.eager                 ? "0"
-                                                    : c.graph_sequences > 0 ? std::to_string(c.graph_sequences)
-                                                                            : "");
-        keys.set("engine.software.graph_tokens", c.eager || c.decode_graphs_alone ? "0" : "");
-        if (!input_.has("software")) {
-            out.notes.assumed(
-                fmt::format("host costs of {} (engine.software; --software NAME; orrery list engines)", software));
-        }
-    }
-
-    // The precision that a method of quantisation gives weights without one; empty for methods that name none.
-    static std::string precision_of_method(const std::string& how) {
-        const auto is = [&](const char* part) { return how.find(part) != std::string::npos; };
-        return is("fp4")                               ? "fp4"
-               : is("fp8") || how == "modelopt"        ? "fp8"
-               : is("int8") || is("8bit") || is("8wo") ? "int8"
-               : is("awq") || is("gptq") || is("bitsandbytes") || is("int4") || is("4bit") || is("wna16") ||
-                       is("qoq") || is("auto-round") || is("marlin")
-                   ? "int4"
-                   : "";
-    }
-
-    // What flags say goes before the checkpoint, unless it is the checkpoint's own format.
-    void set_precision(Found& server, const ServedModel& model, ScenarioKeys& keys, Imported& out) const {
-        const std::string how = lower_case(server.flags.text("quantization"));
-        const std::string type = lower_case(server.flags.text("dtype"));
-        const NamedCheckpoint& stored = model.checkpoint;
-        const std::string method = precision_of_method(how);
-        const auto family = [](const std::string& precision) {
-            return precision.substr(0, 3) == "int" ? "int" : precision;
-        };
-        const bool own = stored.quantised() && (how == "modelopt" || family(method) == family(stored.weights) ||
-                                                family(method) == family(stored.experts));
-        std::string weights;
-        std::string experts;
-        if (!method.empty() && !own) {
-            const bool alone = model.experts && (method == "fp4" || how == "experts_int8");  // of experts
-            weights = alone ? "bf16" : method;
-            experts = alone ? method : "";
-        } else if (!how.empty() && method.empty() && !stored.quantised() && how != "none" && how != "auto") {
-            out.notes.left_out(
-                fmt::format("the precision of --quantization {}: the name of the checkpoint says none "
-                            "(engine.weights)",
-                            printable(how, 60)));
-        } else if (how.empty() && !stored.quantised() && (type == "float32" || type == "float")) {
-            weights = "fp32";
-            keys.set("engine.kv.precision", "fp32");
-        } else if (how.empty() && !stored.quantised() && (type == "half" || type == "float16")) {
-            weights = "fp16";
-            keys.set("engine.kv.precision", "fp16");
-        }
-        const bool described = !model.description.empty();
-        keys.set("engine.weights", weights.empty() && described ? model.checkpoint.weights : weights);
-        keys.set("engine.experts", weights.empty() && described && model.experts ? model.checkpoint.experts : experts);
-        keys.set("engine.scaling", weights.empty() && described && model.experts ? model.checkpoint.scaling : "");
-        const std::string cache = lower_case(server.flags.text("kv_precision"));
-        const auto cache_is = [&](const char* part) { return cache.find(part) != std::string::npos; };
-        const std::string precision = cache_is("fp4")                         ? "fp4"
-                                      : cache_is("fp8")                       ? "fp8"
-                                      : cache_is("int8")                      ? "int8"
-                                      : cache == "float16" || cache == "half" ? "fp16"
-                                                                              : "";
-        keys.set("engine.kv.precision", precision);
-    }
-
     void add_facts(const std::vector<Found*>& servers, const ServedModel& model, Found* client, std::int64_t gpus,
                    Imported& out) const {
         const std::string precision = model.checkpoint.precision();
@@ -845,45 +618,6 @@ class Importing {
 };
 
 }  // namespace
-
-void ScenarioKeys::set(const std::string& path, const std::string& value) {
-    if (value.empty()) {
-        return;
-    }
-    std::vector<Node>* level = &sections_;
-    Node* node = nullptr;
-    for (const std::string_view name : split(path, '.')) {
-        auto found = std::find_if(level->begin(), level->end(), [&](const Node& one) { return one.name == name; });
-        if (found == level->end()) {
-            found = level->insert(level->end(), {std::string(name), "", {}});
-        }
-        node = &*found;
-        level = &node->children;
-    }
-    node->value = value;
-}
-
-std::string ScenarioKeys::flow(const Node& node) {
-    if (node.children.empty()) {
-        return node.value;
-    }
-    std::string out;
-    for (const Node& child : node.children) {
-        out += fmt::format("{}{}: {}", out.empty() ? "" : ", ", child.name, flow(child));
-    }
-    return "{" + out + "}";
-}
-
-std::string ScenarioKeys::yaml() const {
-    std::string out;
-    for (const Node& section : sections_) {
-        out += section.name + ":\n";
-        for (const Node& key : section.children) {
-            out += fmt::format("  {}: {}\n", key.name, flow(key));
-        }
-    }
-    return out;
-}
 
 std::string engine_preset(const std::string& family, const std::string& version, const std::string& otherwise,
                           const DataDirectory& data) {

@@ -8,6 +8,8 @@
 
 #include "sim/config/data_directory.hpp"
 #include "workloads/imports/flag_table.hpp"
+#include "workloads/imports/scenario_keys.hpp"
+#include "workloads/imports/serving_nodes.hpp"
 #include "workloads/model/model_names.hpp"
 
 #include <string>
@@ -16,22 +18,6 @@
 
 namespace orrery::imports {
 
-/// Keys of a scenario with dots, and the YAML that they make, in the order in which sections and keys were first set.
-class ScenarioKeys {
-  public:
-    /// An empty value sets nothing.
-    void set(const std::string& path, const std::string& value);
-    [[nodiscard]] std::string yaml() const;
-
-  private:
-    struct Node {
-        std::string name, value;
-        std::vector<Node> children;
-    };
-    static std::string flow(const Node& node);
-    std::vector<Node> sections_;
-};
-
 /// The model that is served.
 struct ServedModel {
     std::string name;         ///< as the scenario says it
@@ -39,14 +25,6 @@ struct ServedModel {
     NamedCheckpoint checkpoint;
     bool experts = false;
     std::int64_t sequence = 0;  ///< tokens that it was made for
-};
-
-/// A node, as far as engines choose defaults by it.
-struct ServingNode {
-    std::string name;
-    std::int64_t gpus = 8;
-    std::string device;  ///< name of its preset
-    double memory = 0;   ///< of a device, in bytes
 };
 
 /// How the ranks of one phase are arranged.
@@ -108,6 +86,11 @@ struct ServingEngine {
     ServingChoices (*choose)(ServingLine& line);
     bool whole_context = false;  ///< starts only where its cache holds a sequence of the whole context
 };
+
+/// Sets the keys of `engine`. `servers`: one, or those for prefill and for decode; `chosen_software`: a preset that the user names.
+void set_engine(const std::vector<GivenFlags*>& servers, const ServedModel& model,
+                const std::vector<ServingChoices>& choices, const std::string& chosen_software, ScenarioKeys& keys,
+                ImportNotes& notes);
 
 /// The preset of `workloads/data/engines` that starts with `family` and is of the last version up to this one; the first where all are
 /// later, and `otherwise` without a version.

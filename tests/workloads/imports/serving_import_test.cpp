@@ -374,7 +374,8 @@ TEST_CASE("an import of a command line says of every flag once what it did") {
     CHECK(narrow.text.find("software: vllm-0.16") != std::string::npos);
     // Of a file with several servers and loads one of each is taken.
     const std::string page =
-        "vllm serve Qwen/Qwen3-8B\nvllm serve Qwen/Qwen3-4B\nvllm bench serve --model Qwen/Qwen3-4B --num-prompts 10\n"
+        "vllm serve Qwen/Qwen3-8B -tp $UNSET\nvllm serve Qwen/Qwen3-4B\nvllm bench serve --model Qwen/Qwen3-4B "
+        "--num-prompts 10\n"
         "vllm bench serve --model Qwen/Qwen3-4B --num-prompts 20";
     const Imported second = import_line("vllm-args", page, {{"server", "2"}, {"client", "2"}});
     CHECK(second.text.find("model: Qwen/Qwen3-4B") != std::string::npos);

@@ -1,0 +1,154 @@
+#include "workloads/imports/serving_command.hpp"
+
+#include "sim/base/text.hpp"
+#include "sim/config/units.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+
+namespace orrery::imports {
+
+namespace {
+
+std::string small_letters(std::string text) {
+    std::transform(text.begin(), text.end(), text.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    return text;
+}
+
+void set_ranks(const ServingChoices& c, const std::string& before, ScenarioKeys& keys) {
+    const auto more = [](std::int64_t value) { return value > 1 ? std::to_string(value) : std::string(); };
+    keys.set(before + "replicas", std::to_string(c.ranks.replicas));
+    keys.set(before + "tensor", std::to_string(c.ranks.tensor));
+    keys.set(before + "pipeline", more(c.ranks.pipeline));
+    keys.set(before + "groups", more(c.ranks.groups));
+    keys.set(before + "expert", more(c.ranks.expert));
+    keys.set(before + "scheduler.kind", c.scheduler);
+    const auto all = [&](std::int64_t each) {
+        return each > 0 ? std::to_string(std::min<std::int64_t>(each * c.ranks.groups, 1 << 20)) : std::string();
+    };
+    keys.set(before + "scheduler.token_budget", all(c.token_budget));
+    keys.set(before + "scheduler.max_sequences", all(c.max_sequences));
+}
+
+std::int64_t redundant_experts(GivenFlags& flags) {
+    const std::int64_t given = flags.whole("redundant_experts", 1 << 20, true).value_or(0);
+    double number = 0;
+    return parse_number(flags.part("expert_balance", "num_redundant_experts"), number) && number >= 0 && number < 1e6
+               ? static_cast<std::int64_t>(number)
+               : given;
+}
+
+// The precision that a method of quantisation gives weights without one; empty for methods that name none.
+std::string precision_of_method(const std::string& how) {
+    const auto is = [&](const char* part) { return how.find(part) != std::string::npos; };
+    return is("fp4")                               ? "fp4"
+           : is("fp8") || how == "modelopt"        ? "fp8"
+           : is("int8") || is("8bit") || is("8wo") ? "int8"
+           : is("awq") || is("gptq") || is("bitsandbytes") || is("int4") || is("4bit") || is("wna16") || is("qoq") ||
+                   is("auto-round") || is("marlin")
+               ? "int4"
+               : "";
+}
+
+// What flags say goes before the checkpoint, unless it is the checkpoint's own format.
+void set_precision(GivenFlags& flags, const ServedModel& model, ScenarioKeys& keys, ImportNotes& notes) {
+    const std::string how = small_letters(flags.text("quantization"));
+    const std::string type = small_letters(flags.text("dtype"));
+    const NamedCheckpoint& stored = model.checkpoint;
+    const std::string method = precision_of_method(how);
+    const auto family = [](const std::string& precision) {
+        return precision.substr(0, 3) == "int" ? "int" : precision;
+    };
+    const bool own = stored.quantised() && (how == "modelopt" || family(method) == family(stored.weights) ||
+                                            family(method) == family(stored.experts));
+    std::string weights;
+    std::string experts;
+    if (!method.empty() && !own) {
+        const bool alone = model.experts && (method == "fp4" || how == "experts_int8");  // of experts
+        weights = alone ? "bf16" : method;
+        experts = alone ? method : "";
+    } else if (!how.empty() && method.empty() && !stored.quantised() && how != "none" && how != "auto") {
+        notes.left_out(
+            fmt::format("the precision of --quantization {}: the name of the checkpoint says none "
+                        "(engine.weights)",
+                        printable(how, 60)));
+    } else if (how.empty() && !stored.quantised() && (type == "float32" || type == "float")) {
+        weights = "fp32";
+        keys.set("engine.kv.precision", "fp32");
+    } else if (how.empty() && !stored.quantised() && (type == "half" || type == "float16")) {
+        weights = "fp16";
+        keys.set("engine.kv.precision", "fp16");
+    }
+    const bool described = !model.description.empty();
+    keys.set("engine.weights", weights.empty() && described ? model.checkpoint.weights : weights);
+    keys.set("engine.experts", weights.empty() && described && model.experts ? model.checkpoint.experts : experts);
+    keys.set("engine.scaling", weights.empty() && described && model.experts ? model.checkpoint.scaling : "");
+    const std::string cache = small_letters(flags.text("kv_precision"));
+    const auto cache_is = [&](const char* part) { return cache.find(part) != std::string::npos; };
+    const std::string precision = cache_is("fp4")                         ? "fp4"
+                                  : cache_is("fp8")                       ? "fp8"
+                                  : cache_is("int8")                      ? "int8"
+                                  : cache == "float16" || cache == "half" ? "fp16"
+                                                                          : "";
+    keys.set("engine.kv.precision", precision);
+}
+
+}  // namespace
+
+void set_engine(const std::vector<GivenFlags*>& servers, const ServedModel& model,
+                const std::vector<ServingChoices>& choices, const std::string& chosen_software, ScenarioKeys& keys,
+                ImportNotes& notes) {
+    for (std::size_t i = 0; i < choices.size(); ++i) {
+        const std::string before =
+            choices.size() == 1 ? std::string("engine.") : fmt::format("engine.{}.", choices[i].phase);
+        set_ranks(choices[i], before, keys);
+        const std::int64_t copies = redundant_experts(*servers[i]);
+        keys.set(before + "redundant_experts", copies > 0 && choices[i].ranks.expert > 1 ? std::to_string(copies) : "");
+    }
+    const ServingChoices& c = choices.back();
+    GivenFlags& flags = *servers.back();
+    if (c.ranks.groups > 1 && c.ranks.expert > 0) {
+        const std::string how = small_letters(flags.text("dispatch"));
+        keys.set("engine.dispatch", how.empty() || how.find("gather") != std::string::npos || how == "naive" ||
+                                            how == "none" || how == "auto"
+                                        ? ""
+                                    : how.find("high") != std::string::npos || how == "deepep" ? "hierarchical"
+                                                                                               : "all-to-all");
+    }
+    set_precision(flags, model, keys, notes);
+    keys.set("engine.kv.memory", fmt::format("{:g}", std::round(c.memory * 1000) / 1000));
+    keys.set("engine.kv.of_free", c.of_free ? "true" : "");
+    keys.set("engine.kv.prefix", c.prefix_cache ? "{}" : "");
+    if (c.draft_tokens > 0) {
+        keys.set("engine.speculation.tokens", std::to_string(c.draft_tokens));
+        notes.assumed("80 % of draft tokens accepted, and drafts that take no time (engine.speculation)");
+    }
+    for (const auto& [key, value] : flags.plain_keys()) {
+        if (key.rfind("engine.lora.", 0) != 0) {
+            keys.set(key, value);
+        }
+    }
+    if (flags.on("lora")) {
+        keys.set("engine.lora.rank", std::to_string(flags.whole("engine.lora.rank").value_or(16)));
+        keys.set("engine.lora.slots", std::to_string(flags.whole("engine.lora.slots").value_or(1)));
+    }
+    const std::string software = chosen_software.empty() ? c.software : chosen_software;
+    const bool changed = c.eager || c.decode_graphs_alone || c.serial_host || c.graph_sequences > 0;
+    keys.set(changed ? "engine.software.preset" : "engine.software", software);
+    keys.set("engine.software.overlap", c.serial_host ? "false" : "");
+    keys.set("engine.software.compiled", c.eager ? "false" : "");
+    keys.set("engine.software.graph_sequences", c.eager                 ? "0"
+                                                : c.graph_sequences > 0 ? std::to_string(c.graph_sequences)
+                                                                        : "");
+    keys.set("engine.software.graph_tokens", c.eager || c.decode_graphs_alone ? "0" : "");
+    if (chosen_software.empty()) {
+        notes.assumed(
+            fmt::format("host costs of {} (engine.software; --software NAME; orrery list engines)", software));
+    }
+}
+
+}  // namespace orrery::imports
