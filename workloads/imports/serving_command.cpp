@@ -325,6 +325,7 @@ class Importing {
         }
         if (distinct.size() > 1) {
             std::vector<int> lines;
+            lines.reserve(distinct.size());
             for (const Found* server : distinct) {
                 lines.push_back(line_of(text_, server->flags.place()));
             }
@@ -396,6 +397,12 @@ class Importing {
             name = words[0].text;
             unset = words[0].unset;
         }
+        for (const GivenFlag& flag : server.flags.flags()) {  // taken for the value of a flag that is not understood
+            if (name.empty() && flag.row == nullptr && !flag.variable && flag.value.find('/') != std::string::npos &&
+                find_checkpoint(flag.value, data_)) {
+                name = flag.value;
+            }
+        }
         if (!unset.empty()) {
             const std::string tested = client == nullptr ? "" : client->flags.text("model");
             if (tested.empty()) {
@@ -423,11 +430,13 @@ class Importing {
             out.name = served;
         }
         if (!checkpoint) {
-            throw ConfigError({model_error(
+            Diagnostic unknown = model_error(
                 server,
-                fmt::format("no model is known by the name '{}': give its config.json of Hugging Face (--config FILE), "
-                            "or name one of 'orrery list models'",
-                            word))});
+                fmt::format("no model is known by the name '{}': give its config.json of Hugging Face (--config "
+                            "FILE), or name one of 'orrery list models'",
+                            word));
+            unknown.code = ErrorCode::unknown_name;
+            throw ConfigError({unknown});
         }
         out.checkpoint = *checkpoint;
         const auto preset = data_.preset(kModelPresets, checkpoint->preset);
@@ -527,6 +536,7 @@ class Importing {
                  gpus < node.gpus ? fmt::format("{{preset: {}, gpus: {}}}", node.name, gpus) : node.name);
         keys.set("engine", "");
         std::vector<GivenFlags*> flags;
+        flags.reserve(servers.size());
         for (Found* server : servers) {
             flags.push_back(&server->flags);
         }

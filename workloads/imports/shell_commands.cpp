@@ -440,6 +440,19 @@ class ShellReader {
     ShellScript out_;
 };
 
+// The script that a command gives a shell, as in bash -c 'vllm serve ...'; null where there is none.
+const ShellWord* script_in(const ShellCommand& command) {
+    for (std::size_t i = 1; i + 1 < command.words.size(); ++i) {
+        const std::string shell = command.words[i - 1].text.substr(command.words[i - 1].text.rfind('/') + 1);
+        const std::string& option = command.words[i].text;
+        if ((shell == "sh" || shell == "bash" || shell == "zsh") && option.size() < 5 && option[0] == '-' &&
+            option.back() == 'c' && command.words[i + 1].text.find_first_of(" \n") != std::string::npos) {
+            return &command.words[i + 1];
+        }
+    }
+    return nullptr;
+}
+
 // Of a page in Markdown its blocks of shell commands; blanks stand for the rest, so that places are those of the page.
 std::string without_prose(const std::string& text) {
     std::string out = text;
@@ -470,7 +483,26 @@ std::string without_prose(const std::string& text) {
 
 ShellScript read_shell(const std::string& text, const std::string& name) {
     const std::string commands = without_prose(text);
-    return ShellReader(commands, name).read();
+    ShellScript out = ShellReader(commands, name).read();
+    const std::vector<ShellCommand> outer = std::move(out.commands);
+    out.commands.clear();
+    for (const ShellCommand& command : outer) {
+        const ShellWord* script = script_in(command);
+        if (script == nullptr) {
+            out.commands.push_back(command);
+            continue;
+        }
+        for (ShellCommand& inner : ShellReader(script->text, name).read().commands) {
+            for (auto* words : {&inner.words, &inner.environment}) {
+                for (ShellWord& word : *words) {
+                    word.at = script->at;
+                }
+            }
+            inner.environment.insert(inner.environment.begin(), command.environment.begin(), command.environment.end());
+            out.commands.push_back(std::move(inner));
+        }
+    }
+    return out;
 }
 
 }  // namespace orrery::imports

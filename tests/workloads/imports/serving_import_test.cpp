@@ -201,6 +201,9 @@ TEST_CASE("command lines of serving engines become scenarios that run") {
          "   vllm bench serve --model Qwen/Qwen3-8B --num-prompts 40\n   ```\n\n```python\nprint('vllm serve "
          "it')\n```\n",
          {"tensor: 2", "count: 40", "preset: dgx-h200"}},
+        {"vllm-args",
+         "docker run --gpus all vllm/vllm-openai:v0.16.0 bash -lc \"pip install x && vllm serve Qwen/Qwen3-8B -tp 2\"",
+         {"tensor: 2"}},
         // SGLang.
         {"sglang-args",
          "python -m sglang.launch_server --model-path Qwen/Qwen3-8B --tp 2",
@@ -372,6 +375,8 @@ TEST_CASE("an import of a command line says of every flag once what it did") {
                                         {{"node", "rtx-4090"}, {"software", "vllm-0.16"}});
     CHECK(holds(narrow.notes.assumed(), "a cache smaller than one sequence of 1000000 tokens"));
     CHECK(narrow.text.find("software: vllm-0.16") != std::string::npos);
+    const Imported taken = import_line("vllm-args", "vllm serve --enable-novelty Qwen/Qwen3-8B -tp 2");
+    CHECK(taken.text.find("model: Qwen/Qwen3-8B") != std::string::npos);
     // Of a file with several servers and loads one of each is taken.
     const std::string page =
         "vllm serve Qwen/Qwen3-8B -tp $UNSET\nvllm serve Qwen/Qwen3-4B\nvllm bench serve --model Qwen/Qwen3-4B "
@@ -405,12 +410,13 @@ TEST_CASE("tables of flags name no flag twice, and importers ask for every key i
         {"vllm-serve", "vllm-args", "vllm serve Qwen/Qwen3-30B-A3B"},
         {"sglang-serve", "sglang-args", "python -m sglang.launch_server --model Qwen/Qwen3-30B-A3B"},
         {"trtllm-serve", "trtllm-args", "trtllm-serve Qwen/Qwen3-30B-A3B"}};
-    for (const auto& [table, format, command] : engines) {
+    for (const auto& [tool, format, command] : engines) {
+        const std::string table = tool;
         std::set<std::string> names;
         const FlagTable flags({table}, data());
         for (const FlagRow& row : flags.rows()) {
             for (const std::string& name : row.names) {
-                CHECK_MESSAGE(names.insert(name).second, std::string(table) << ": " << name);
+                CHECK_MESSAGE(names.insert(name).second, table << ": " << name);
             }
             const std::string& name = row.names[0];
             const bool variable = std::isupper(static_cast<unsigned char>(name[0])) != 0;
@@ -425,7 +431,7 @@ TEST_CASE("tables of flags name no flag twice, and importers ask for every key i
                                           [](const auto& fact) { return fact[1].rfind("no effect here", 0) == 0; });
             // Adapters need --enable-lora beside their limits, and dispatches several groups.
             CHECK_MESSAGE((!idle || row.key.rfind("engine.lora.", 0) == 0 || row.key == "dispatch"),
-                          std::string(table) << ": " << name);
+                          table << ": " << name);
         }
     }
 }
