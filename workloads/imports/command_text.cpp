@@ -3,11 +3,14 @@
 #include "sim/base/error.hpp"
 #include "sim/base/text.hpp"
 #include "sim/config/units.hpp"
+#include "workloads/imports/shell_script.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace orrery::imports {
 
@@ -195,8 +198,9 @@ std::optional<std::int64_t> CommandText::whole(const std::vector<std::string>& f
         const std::string value = flags_.at(plain(flag));
         double number = 0;
         if (!parse_number(value, number) || number != std::floor(number) || number < 1 || number > most) {
-            throw ConfigError({error({flag}, fmt::format("--{} must be a whole number from 1 to {:.0f}, not '{}'", flag,
-                                                         most, printable(value, 100)))});
+            throw ConfigError({error(
+                {flag}, fmt::format("--{} must be a whole number from 1 to {:.0f}, not '{}'{}", flag, most,
+                                    printable(value, 100), value[0] == '$' ? ", which the script does not set" : ""))});
         }
         return static_cast<std::int64_t>(number);
     }
@@ -224,6 +228,138 @@ void CommandText::count(ImportNotes& notes) const {
         if (!used_.contains(flag)) {
             notes.left_out(named++ < kNamed ? "--" + printable(flag, 60) : std::string("further flags"));
         }
+    }
+}
+
+CommandText CommandText::of_script(const std::string& text, std::string name) {
+    CommandText out;
+    out.name_ = std::move(name);
+    out.text_ = text;
+    ShellScript script = read_shell_script(text, out.name_);
+    const auto flags_in = [](const ShellCommand& command) {
+        return std::count_if(command.begin(), command.end(), [](const ShellWord& word) { return is_flag(word.text); });
+    };
+    // A script prepares data and starts other programs too; the run itself has the most flags. The last of several alike counts, as
+    // what prints the command comes before it.
+    ShellCommand chosen;
+    for (ShellCommand& command : script.commands) {
+        if (flags_in(command) > 0 && flags_in(command) >= flags_in(chosen)) {
+            chosen = std::move(command);
+        }
+    }
+    // Directives and variables that no command takes come first, so that the command has the last word.
+    ShellCommand words = std::move(script.directives);
+    for (ShellCommand* more : {&script.unused, &chosen}) {
+        words.insert(words.end(), more->begin(), more->end());
+    }
+    std::string flag;
+    for (const ShellWord& word : words) {
+        if (!is_flag(word.text)) {
+            if (flag.empty()) {
+                out.words_.push_back(word.text);
+            } else {
+                out.values_[flag].push_back(word.text);
+            }
+            continue;
+        }
+        const std::size_t equals = std::min(word.text.find('='), word.text.size());
+        flag = plain(word.text.substr(0, equals));
+        flag.erase(0, flag.find_first_not_of('-'));
+        out.places_[flag] = word.at;
+        out.values_[flag].clear();
+        if (equals < word.text.size()) {
+            out.values_[flag].push_back(word.text.substr(equals + 1));
+        }
+    }
+    for (const auto& [known, values] : out.values_) {
+        out.flags_[known] = values.empty() ? "" : values.front();
+    }
+    if (out.flags_.empty()) {
+        throw ConfigError({Diagnostic{
+            out.name_, 1, 1, "expected a command with flags such as --tensor-model-parallel-size 8, and found none",
+            ErrorCode::malformed_trace}});
+    }
+    out.unsure_ = std::move(script.unsure);
+    return out;
+}
+
+static std::vector<std::string_view> names_in(const FlagGroup& group) {
+    return split(std::string_view(group.flags), ' ');
+}
+
+void CommandText::complete(const std::vector<FlagGroup>& groups) {
+    std::vector<std::string> known;
+    for (const FlagGroup& group : groups) {
+        for (const std::string_view flag : names_in(group)) {
+            known.emplace_back(flag);
+        }
+    }
+    std::sort(known.begin(), known.end());
+    std::vector<std::pair<std::string, std::string>> renamed;
+    for (const auto& [flag, value] : flags_) {
+        const auto first = std::lower_bound(known.begin(), known.end(), flag);
+        const auto starts = [&](auto at) { return at != known.end() && at->rfind(flag, 0) == 0; };
+        if (flag.size() > 2 && starts(first) && *first != flag && !starts(first + 1) && !flags_.contains(*first)) {
+            renamed.emplace_back(flag, *first);
+        }
+    }
+    for (const auto& [flag, whole] : renamed) {
+        flags_[whole] = flags_[flag];
+        values_[whole] = values_[flag];
+        places_[whole] = places_[flag];
+        flags_.erase(flag);
+    }
+}
+
+std::vector<std::string> CommandText::values(const std::string& flag) {
+    std::vector<std::string> out;
+    if (!has(flag)) {
+        return out;
+    }
+    for (const std::string& value : values_[plain(flag)]) {
+        std::string part;
+        for (const char c : value + ",") {
+            if (c != ',' && c != ' ') {
+                part += c == '[' || c == ']' || c == '(' || c == ')' || c == '\'' || c == '"' ? "" : std::string(1, c);
+            } else if (!part.empty()) {
+                out.push_back(std::exchange(part, ""));
+            }
+        }
+    }
+    return out;
+}
+
+void CommandText::count(ImportNotes& notes, const std::vector<FlagGroup>& groups) const {
+    std::map<std::string_view, std::size_t> known;  // from 1 on; 0: none of them
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+        for (const std::string_view flag : names_in(groups[i])) {
+            known.emplace(flag, i + 1);
+        }
+    }
+    std::map<std::size_t, std::vector<std::string>> left;
+    for (const auto& [flag, value] : flags_) {
+        if (!used_.contains(flag)) {
+            const auto found = known.find(flag);
+            left[found == known.end() ? 0 : found->second].push_back("--" + printable(flag, 60));
+        }
+    }
+    notes.read("flags", used_.size());
+    constexpr std::size_t kNamed = 40;
+    for (auto& [group, names] : left) {
+        const std::size_t count = names.size();
+        if (count > kNamed) {
+            names.resize(kNamed);
+            names.emplace_back("...");
+        }
+        const std::string all = fmt::format("{}", fmt::join(names, ", "));
+        notes.left_out(group == 0 ? fmt::format("not understood: {}", all)
+                       : groups[group - 1].without_effect
+                           ? fmt::format("without effect on time or memory ({}): {}", groups[group - 1].why, all)
+                           : fmt::format("not modelled ({}): {}", groups[group - 1].why, all),
+                       count);
+    }
+    for (const std::string& condition : unsure_) {
+        notes.assumed(condition);
     }
 }
 

@@ -14,10 +14,23 @@
 
 namespace orrery::imports {
 
+/// Flags of a tool that are understood and leave the scenario as it is, for one reason.
+struct FlagGroup {
+    bool without_effect;  ///< on time and memory; else the effect is not modelled
+    const char* why;      ///< completes "no effect on time or memory: " or "not modelled: "
+    const char* flags;    ///< without dashes, by spaces
+};
+
 class CommandText {
   public:
     /// Throws ConfigError when there is no flag in the text. `name` is the file, for messages.
     CommandText(const std::string& text, std::string name);
+
+    /// The command with most flags of a script, with variables, arrays and branches filled in (shell_script.hpp). Every word
+    /// behind a flag is a value of it.
+    [[nodiscard]] static CommandText of_script(const std::string& text, std::string name);
+    /// Names flags that stand for one of these groups alone by its whole name, as argparse does.
+    void complete(const std::vector<FlagGroup>& groups);
 
     [[nodiscard]] bool has(const std::string& flag);
     /// The value of the first of these flags that is given; empty when none is. Flags are without dashes, `-` and `_` alike.
@@ -30,14 +43,23 @@ class CommandText {
     [[nodiscard]] const std::vector<std::string>& words() const { return words_; }
     /// Something wrong with the first of these flags that is given, at its place; without one at the start of the file.
     [[nodiscard]] Diagnostic error(const std::vector<std::string>& flags, const std::string& problem) const;
+    /// All values of a flag, with brackets, quotes and commas of a list taken off; empty when it is not given.
+    [[nodiscard]] std::vector<std::string> values(const std::string& flag);
+    /// Counts a flag as left out after all.
+    void forget(const std::string& flag) { used_.erase(flag); }
     /// Counts what was asked for as read, and every other flag by its name as left out.
     void count(ImportNotes& notes) const;
+    /// The same with reasons: what none of the groups names is not understood.
+    void count(ImportNotes& notes, const std::vector<FlagGroup>& groups) const;
 
   private:
+    CommandText() = default;
     std::string name_;
     std::string text_;
     std::map<std::string, std::string> flags_;
-    std::map<std::string, std::size_t> places_;  ///< of flags, in bytes behind the start of the text
+    std::map<std::string, std::size_t> places_;               ///< of flags, in bytes behind the start of the text
+    std::map<std::string, std::vector<std::string>> values_;  ///< of flags of a script
+    std::vector<std::string> unsure_;                         ///< of a script
     std::vector<std::string> words_;
     std::set<std::string> used_;
 };

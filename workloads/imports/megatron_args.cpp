@@ -4,9 +4,10 @@
 // --nproc_per_node) or --gpus say, else the smallest that the degrees fill; its node is --node.
 
 #include "sim/base/error.hpp"
-#include "workloads/imports/command_text.hpp"
+#include "workloads/imports/megatron_flags.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -18,8 +19,128 @@ std::string number(const std::optional<std::int64_t>& value) {
     return value ? std::to_string(*value) : "";
 }
 
+// A whole number, or nothing where the value is a word or a variable that the script does not set.
+std::optional<std::int64_t> number_if_given(CommandText& flags, const std::vector<std::string>& names) {
+    const std::string value = flags.text(names);
+    const std::string digits = value.substr(0, value.find(':'));  // of --nnodes 2:4, the fewest
+    const bool whole = !digits.empty() && digits.size() < 9 &&
+                       std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
+    return whole && std::stoll(digits) > 0 ? std::optional<std::int64_t>(std::stoll(digits)) : std::nullopt;
+}
+
+// A list as Python writes it, of numbers: "[1,0]*3+[0]", "([0]*3+[1]*58)".
+class ListText {
+  public:
+    explicit ListText(std::string_view text) : text_(text) {}
+    /// Nothing where the text is no such list, or one of more than 10,000 numbers.
+    std::optional<std::vector<int>> read() {
+        std::optional<std::vector<int>> out = sum(0);
+        return i_ == text_.size() ? out : std::nullopt;
+    }
+
+  private:
+    bool take(char c) {
+        while (i_ < text_.size() && text_[i_] == ' ') {
+            ++i_;
+        }
+        const bool found = i_ < text_.size() && text_[i_] == c;
+        i_ += found ? 1 : 0;
+        return found;
+    }
+    std::optional<int> whole() {
+        std::size_t digits = 0;
+        int value = 0;
+        for (take('+'); i_ < text_.size() && text_[i_] >= '0' && text_[i_] <= '9' && digits < 5; ++i_, ++digits) {
+            value = 10 * value + (text_[i_] - '0');
+        }
+        return digits > 0 ? std::optional(value) : std::nullopt;
+    }
+    std::optional<std::vector<int>> sum(int depth) {
+        std::optional<std::vector<int>> out = product(depth);
+        while (out && take('+')) {
+            const std::optional<std::vector<int>> more = product(depth);
+            if (!more || out->size() + more->size() > kMost) {
+                return std::nullopt;
+            }
+            out->insert(out->end(), more->begin(), more->end());
+        }
+        return out;
+    }
+    std::optional<std::vector<int>> product(int depth) {
+        std::optional<std::vector<int>> one;
+        if (depth < 16 && take('(')) {
+            one = sum(depth + 1);
+            one = take(')') ? one : std::nullopt;
+        } else if (take('[')) {
+            one.emplace();
+            do {
+                const std::optional<int> value = whole();
+                if (!value || one->size() == kMost) {
+                    return std::nullopt;
+                }
+                one->push_back(*value);
+            } while (take(','));
+            one = take(']') ? one : std::nullopt;
+        }
+        while (one && take('*')) {
+            const std::optional<int> times = whole();
+            if (!times || one->size() * static_cast<std::size_t>(*times) > kMost) {
+                return std::nullopt;
+            }
+            std::vector<int> all;
+            for (int k = 0; k < *times; ++k) {
+                all.insert(all.end(), one->begin(), one->end());
+            }
+            one = all;
+        }
+        return one;
+    }
+
+    static constexpr std::size_t kMost = 10'000;
+    std::string_view text_;
+    std::size_t i_ = 0;
+};
+
+// Which layers a flag chooses: after `first` layers without, each last of `every`.
+struct Chosen {
+    std::int64_t first = 0;
+    std::int64_t every = 1;
+};
+
+// Layers with a 1 in the list of a flag such as --moe-layer-freq.
+Chosen chosen_layers(CommandText& flags, const std::string& flag, std::int64_t layers) {
+    const std::string text = flags.text({flag});
+    const std::optional<std::vector<int>> list = ListText(text).read();
+    if (!list) {
+        throw ConfigError(
+            {flags.error({flag}, fmt::format("--{} must be a whole number or a list such as ([0]*3+[1]*58), "
+                                             "not '{}'",
+                                             flag, text))});
+    }
+    if (static_cast<std::int64_t>(list->size()) != layers) {
+        throw ConfigError({flags.error(
+            {flag}, fmt::format("--{} lists {} layers, and the model has {}", flag, list->size(), layers))});
+    }
+    const std::int64_t first = std::find(list->begin(), list->end(), 1) - list->begin();
+    for (std::int64_t every = 1; every <= layers; ++every) {
+        for (const std::int64_t dense : {std::int64_t{0}, first}) {
+            bool same = true;
+            for (std::int64_t layer = 0; layer < layers && same; ++layer) {
+                same = (layer >= dense && (layer + 1) % every == 0) == ((*list)[static_cast<std::size_t>(layer)] == 1);
+            }
+            if (same) {
+                return {dense, every};
+            }
+        }
+    }
+    throw ConfigError({flags.error(
+        {flag},
+        fmt::format("--{}: only first layers without, and then the last of every so many layers, can be described",
+                    flag))});
+}
+
 // Routed experts of a layer, as one YAML value; empty when there are none.
-std::string experts_of(CommandText& flags, ImportNotes& notes) {
+std::string experts_of(CommandText& flags, std::int64_t layers, ImportNotes& notes) {
     const std::optional<std::int64_t> count = flags.whole({"num-experts"});
     if (!count) {
         return "";
@@ -35,7 +156,6 @@ std::string experts_of(CommandText& flags, ImportNotes& notes) {
     std::string text =
         fmt::format("{{count: {}, topk: {}, ffn: {}", *count, flags.whole({"moe-router-topk"}).value_or(2), *width);
     const std::pair<const char*, const char*> others[] = {{"shared", "moe-shared-expert-intermediate-size"},
-                                                          {"every", "moe-layer-freq"},
                                                           {"groups", "moe-router-num-groups"},
                                                           {"group_topk", "moe-router-group-topk"}};
     for (const auto& [key, flag] : others) {
@@ -43,46 +163,179 @@ std::string experts_of(CommandText& flags, ImportNotes& notes) {
             text += fmt::format(", {}: {}", key, *value);
         }
     }
-    return text + "}";
+    if (const std::string freq = flags.text({"moe-layer-freq"}); freq.find('[') != std::string::npos) {
+        const Chosen chosen = chosen_layers(flags, "moe-layer-freq", layers);
+        text += chosen.first > 0 ? fmt::format(", dense_layers: {}", chosen.first) : "";
+        text += chosen.every > 1 ? fmt::format(", every: {}", chosen.every) : "";
+    } else if (const auto every = flags.whole({"moe-layer-freq"}); every && *every > 1) {
+        text += fmt::format(", every: {}", *every);
+        notes.assumed(
+            fmt::format("experts in the last of every {} layers, where Megatron-LM has them in the first", *every));
+    }
+    return text + (flags.text({"moe-router-dtype"}) == "fp32" ? ", gate: fp32}" : "}");
 }
 
-YamlLines model_of(CommandText& flags, ImportNotes& notes) {
-    const auto needed = [&](const char* flag) {
-        const std::optional<std::int64_t> value = flags.whole({flag});
+// Multi-head latent attention, as one YAML value.
+std::string latent_of(CommandText& flags) {
+    if (!flags.has("multi-latent-attention")) {
+        return "";
+    }
+    const std::optional<std::int64_t> query = flags.whole({"q-lora-rank"});
+    return fmt::format("{{kv_rank: {}{}, rotary: {}, value_dim: {}}}", flags.whole({"kv-lora-rank"}).value_or(32),
+                       query ? fmt::format(", q_rank: {}", *query) : "",
+                       flags.whole({"qk-pos-emb-head-dim"}).value_or(64), flags.whole({"v-head-dim"}).value_or(128));
+}
+
+// Layers of a hybrid and its state-space layers, as two YAML values.
+std::pair<std::string, std::string> hybrid_of(CommandText& flags, std::int64_t hidden) {
+    const std::string pattern = flags.text({"hybrid-override-pattern", "hybrid-layer-pattern"});
+    if (pattern.empty()) {
+        return {};
+    }
+    if (pattern.find_first_not_of("M*-") != std::string::npos) {
+        throw ConfigError({flags.error({"hybrid-override-pattern", "hybrid-layer-pattern"},
+                                       fmt::format("a pattern of M, * and - can be described, not '{}'", pattern))});
+    }
+    const std::int64_t width = flags.whole({"mamba-head-dim"}).value_or(64);
+    return {fmt::format("\"{}\"", pattern),
+            fmt::format("{{heads: {}, head_dim: {}, state: {}, groups: {}}}",
+                        flags.whole({"mamba-num-heads"}).value_or(2 * hidden / width), width,
+                        flags.whole({"mamba-state-dim"}).value_or(128), flags.whole({"mamba-num-groups"}).value_or(8))};
+}
+
+// Tokens that the tokenizer has, padded as Megatron-LM pads them: to a multiple of 128 for each tensor rank.
+std::int64_t vocabulary_of(CommandText& flags, std::int64_t tensor, ImportNotes& notes) {
+    if (const auto padded = flags.whole({"padded-vocab-size"}, 1e8)) {
+        return *padded;
+    }
+    std::optional<std::int64_t> tokens = flags.whole({"vocab-size"}, 1e8);
+    if (!tokens) {
+        notes.assumed("a vocabulary of GPT-2's 50,257 tokens: the tokenizer is in a file that the command line names");
+        (void)flags.has("tokenizer-type");
+        tokens = 50257;
+    } else if (flags.text({"tokenizer-type"}) == "NullTokenizer") {
+        tokens = *tokens + 1;
+    }
+    const std::int64_t multiple = flags.whole({"make-vocab-size-divisible-by"}, 1e6).value_or(128) * tensor;
+    return (*tokens + multiple - 1) / multiple * multiple;
+}
+
+// The window of attention and how often a layer does without, as YAML values.
+std::pair<std::string, std::string> window_of(CommandText& flags, std::int64_t layers, ImportNotes& notes) {
+    const std::vector<std::string> window = flags.values("window-size");
+    if (window.empty() || window[0] == "-1" || window[0] == "None") {
+        return {};
+    }
+    std::string every;
+    const std::string skipped = flags.text({"window-attn-skip-freq"});
+    if (skipped.find('[') != std::string::npos) {
+        // 1 stands for a layer with the window.
+        std::optional<std::vector<int>> list = ListText(skipped).read();
+        std::int64_t period = 0;
+        for (std::int64_t n = 1; list && n <= layers && period == 0; ++n) {
+            bool same = static_cast<std::int64_t>(list->size()) == layers;
+            for (std::int64_t layer = 0; layer < layers && same; ++layer) {
+                same = ((layer + 1) % n == 0) == ((*list)[static_cast<std::size_t>(layer)] == 0);
+            }
+            period = same ? n : 0;
+        }
+        if (period == 0 && (!list || std::find(list->begin(), list->end(), 0) != list->end())) {
+            throw ConfigError({flags.error({"window-attn-skip-freq"},
+                                           "--window-attn-skip-freq: only full attention in the last of every so many "
+                                           "layers can be described")});
+        }
+        every = period > 0 ? std::to_string(period) : "";
+    } else {
+        every = number(flags.whole({"window-attn-skip-freq"}, 1e4));
+    }
+    if (window.size() > 1 && window[1] != "0" && window[1] != "-1") {
+        notes.assumed("a window behind each token only (--window-size names one on both sides)");
+    }
+    return {window[0], every};
+}
+
+YamlLines model_of(CommandText& flags, std::int64_t tensor, ImportNotes& notes) {
+    const auto needed = [&](const std::vector<std::string>& names) {
+        const std::optional<std::int64_t> value = flags.whole(names);
         if (!value) {
             throw ConfigError(
-                {flags.error({}, fmt::format("--{} is missing: the model is not known without it", flag))});
+                {flags.error({}, fmt::format("--{} is missing: the model is not known without it", names[0]))});
         }
-        return std::to_string(*value);
+        return *value;
     };
-    std::optional<std::int64_t> vocabulary = flags.whole({"padded-vocab-size", "vocab-size"});
-    if (!vocabulary) {
-        notes.assumed("a vocabulary of 51,200 tokens: it is in a file that the command line names");
-        vocabulary = 51200;
+    const std::int64_t layers = needed({"num-layers", "encoder-num-layers"});
+    const std::int64_t hidden = needed({"hidden-size"});
+    const std::int64_t heads = needed({"num-attention-heads"});
+    const std::string latent = latent_of(flags);
+    const auto [pattern, state_space] = hybrid_of(flags, hidden);
+    const auto [window, full_every] = window_of(flags, layers, notes);
+    const bool grouped = flags.has("group-query-attention");
+    const std::string groups = number(flags.whole({"num-query-groups"}));
+    const std::string position = flags.text({"position-embedding-type"});
+    const bool drops = flags.text({"hidden-dropout"}).find_first_of("123456789") != std::string::npos ||
+                       flags.text({"attention-dropout"}).find_first_of("123456789") != std::string::npos;
+    const bool names_dropout = flags.has("hidden-dropout") || flags.has("attention-dropout");
+    if (!names_dropout) {
+        notes.assumed("dropout of 0.1, as Megatron-LM has without --hidden-dropout 0 --attention-dropout 0");
     }
     return {{"name", "imported"},
-            {"layers", needed("num-layers")},
-            {"hidden", needed("hidden-size")},
-            {"heads", needed("num-attention-heads")},
-            {"kv_heads", number(flags.whole({"num-query-groups"}))},
-            {"head_dim", number(flags.whole({"kv-channels"}))},
+            {"layers", std::to_string(layers)},
+            {"hidden", std::to_string(hidden)},
+            {"heads", std::to_string(heads)},
+            {"kv_heads", grouped && latent.empty() ? groups : ""},
+            {"head_dim", latent.empty() ? number(flags.whole({"kv-channels"}))
+                                        : std::to_string(flags.whole({"qk-head-dim"}).value_or(128))},
             {"ffn", number(flags.whole({"ffn-hidden-size"}))},
-            {"experts", experts_of(flags, notes)},
-            {"gated", flags.has("swiglu") ? "true" : ""},
-            {"vocabulary", number(vocabulary)},
-            {"sequence", needed("seq-length")},
+            {"latent", latent},
+            {"pattern", pattern},
+            {"state_space", state_space},
+            {"experts", experts_of(flags, layers, notes)},
+            {"gated", flags.has("swiglu") || flags.has("quick-geglu") ? "true" : ""},
+            {"window", window},
+            {"full_every", full_every},
+            {"query_key_norm", flags.has("qk-layernorm") || flags.has("qk-l2-norm") ? "heads" : ""},
+            {"dropout", drops || !names_dropout ? "true" : ""},
+            {"biases", flags.has("disable-bias-linear") ? "" : "true"},
+            {"vocabulary", std::to_string(vocabulary_of(flags, tensor, notes))},
+            {"sequence", std::to_string(needed({"seq-length", "encoder-seq-length"}))},
             {"tied_embeddings", flags.has("untie-embeddings-and-output-weights") ? "false" : "true"},
-            {"rotary", flags.has("use-rotary-position-embeddings") || flags.text({"position-embedding-type"}) == "rope"
+            {"rotary", flags.has("use-rotary-position-embeddings") || position == "rope" || position == "mrope" ||
+                               position == "yarn"
                            ? "true"
                            : ""}};
 }
 
-std::string recompute_of(CommandText& flags) {
-    const std::string granularity = flags.text({"recompute-granularity"});
+// What layers compute again, and the parts of one where it is not all of it.
+std::pair<std::string, std::string> recompute_of(CommandText& flags, ImportNotes& notes) {
+    std::string granularity = flags.text({"recompute-granularity"});
     if (flags.has("recompute-activations")) {
-        return "selective";
+        granularity = "selective";
     }
-    return granularity;  // full or selective, as here
+    if (granularity.empty() && flags.has("moe-layer-recompute")) {
+        return {"experts", ""};
+    }
+    const std::vector<std::string> modules = flags.values("recompute-modules");
+    if (granularity != "selective" || modules.empty() || modules == std::vector<std::string>{"core_attn"}) {
+        return {granularity, ""};  // full or selective, as here
+    }
+    if (modules == std::vector<std::string>{"moe"}) {
+        return {"experts", ""};
+    }
+    std::string parts;
+    for (const std::string& module : modules) {
+        const char* part = module == "core_attn"                ? "attention"
+                           : module == "moe_act"                ? "activation"
+                           : module == "layernorm"              ? "norm"
+                           : module == "mlp" || module == "moe" ? "ffn"
+                                                                : nullptr;
+        if (part == nullptr) {
+            notes.left_out(fmt::format("not modelled: --recompute-modules {}", module));
+        } else if (parts.find(part) == std::string::npos) {
+            parts += (parts.empty() ? "" : ",") + std::string(part);
+        }
+    }
+    return parts.empty() ? std::pair<std::string, std::string>()
+                         : std::pair<std::string, std::string>("modules", fmt::format("\"{}\"", parts));
 }
 
 // 'block' recomputes the first layers of each stage or chunk, 'uniform' all of them in groups of so many.
@@ -98,7 +351,9 @@ std::string dispatch_of(CommandText& flags, bool experts) {
     if (!experts) {
         return "";
     }
-    return type == "alltoall" ? "all-to-all" : type == "flex" ? "hierarchical" : "all-gather";
+    return type == "flex" || flags.has("moe-enable-deepep") ? "hierarchical"
+           : type == "alltoall" || type == "alltoall_seq"   ? "all-to-all"
+                                                            : "all-gather";
 }
 
 // One type for all layers, or the first layer's. Of two levels the first size is that of the neighbours.
@@ -120,19 +375,238 @@ std::string loss_of(CommandText& flags) {
     return flags.text({"cross-entropy-fusion-impl"}) == "te" ? "fused" : "compiled";
 }
 
-YamlLines plan_of(CommandText& flags, const Degrees& degrees, std::int64_t data, std::int64_t layers,
-                  ImportNotes& notes) {
-    std::string chunks = number(flags.whole({"num-virtual-stages-per-pipeline-rank"}));
+std::int64_t chunks_of(CommandText& flags, std::int64_t pipeline, std::int64_t layers) {
     if (const auto each = flags.whole({"num-layers-per-virtual-pipeline-stage"})) {
-        if (layers % degrees.pipeline != 0 || layers / degrees.pipeline % *each != 0) {
+        if (layers % pipeline != 0 || layers / pipeline % *each != 0) {
             throw ConfigError(
                 {flags.error({"num-layers-per-virtual-pipeline-stage"},
                              "--num-layers-per-virtual-pipeline-stage does not divide the layers of a stage")});
         }
-        chunks = std::to_string(layers / degrees.pipeline / *each);
+        return layers / pipeline / *each;
+    }
+    return flags.whole({"num-virtual-stages-per-pipeline-rank"}, 1000).value_or(1);
+}
+
+// Layers of each part in --pipeline-model-parallel-layout: "Et*3|(tt|)*29,m|L", where t is a layer and | ends a part.
+std::vector<std::int64_t> layout_of(const std::string& text) {
+    std::string flat;
+    const auto times = [&](std::size_t& i) {
+        std::size_t count = 0;
+        for (++i; i < text.size() && text[i] >= '0' && text[i] <= '9' && count < 10'000; ++i) {
+            count = 10 * count + static_cast<std::size_t>(text[i] - '0');
+        }
+        return std::min<std::size_t>(count, 10'000);
+    };
+    std::size_t group = 0;
+    std::string last;
+    for (std::size_t i = 0; i < text.size() && flat.size() < 1'000'000;) {
+        const char c = text[i];
+        if (c == '*') {
+            const std::size_t count = times(i);
+            for (std::size_t k = 1; k < count && flat.size() < 1'000'000; ++k) {
+                flat += last;
+            }
+            continue;
+        }
+        if (c == '(') {
+            group = flat.size();
+        } else if (c == ')') {
+            last = flat.substr(group);
+        } else if (c != ',' && c != ' ') {
+            last = std::string(1, c);
+            flat += c;
+        }
+        ++i;
+    }
+    std::vector<std::int64_t> parts(1);
+    for (const char c : flat) {
+        if (c == '|') {
+            parts.push_back(0);
+        } else {
+            parts.back() += c == 't' ? 1 : 0;
+        }
+    }
+    return parts;
+}
+
+// Layers of each part where Megatron-LM does not divide them evenly, as one YAML value.
+std::string stages_of(CommandText& flags, std::int64_t pipeline, std::int64_t chunks, std::int64_t layers) {
+    const auto first = flags.whole({"decoder-first-pipeline-num-layers"});
+    const auto last = flags.whole({"decoder-last-pipeline-num-layers"});
+    const std::string layout = flags.text({"pipeline-model-parallel-layout"});
+    const std::int64_t embedding = flags.has("account-for-embedding-in-pipeline-split") ? 1 : 0;
+    const std::int64_t loss = flags.has("account-for-loss-in-pipeline-split") ? 1 : 0;
+    std::vector<std::int64_t> parts;
+    if (!layout.empty()) {
+        parts = layout_of(layout);
+        std::int64_t sum = 0;
+        for (const std::int64_t part : parts) {
+            sum += part;
+        }
+        if (sum != layers || static_cast<std::int64_t>(parts.size()) % pipeline != 0) {
+            throw ConfigError(
+                {flags.error({"pipeline-model-parallel-layout"},
+                             fmt::format("--pipeline-model-parallel-layout has {} layers in {} parts, and the "
+                                         "model has {} in {} stages",
+                                         sum, parts.size(), layers, pipeline))});
+        }
+    } else if (pipeline > 1 && (first || last || embedding + loss > 0)) {
+        const std::vector<std::string> named = {"decoder-first-pipeline-num-layers", "decoder-last-pipeline-num-layers",
+                                                "account-for-embedding-in-pipeline-split",
+                                                "account-for-loss-in-pipeline-split"};
+        const std::int64_t even = embedding + loss > 0 ? (layers + embedding + loss) / pipeline : 0;
+        const std::int64_t front = first ? *first : even - embedding;
+        const std::int64_t back = last ? *last : even - loss;
+        const std::int64_t ends = (first || even > 0 ? 1 : 0) + (last || even > 0 ? 1 : 0);
+        const std::int64_t between = layers - (first || even > 0 ? front : 0) - (last || even > 0 ? back : 0);
+        const std::int64_t inner = pipeline - ends;
+        if (between < 0 || (inner == 0 ? between != 0 : between % inner != 0)) {
+            throw ConfigError(
+                {flags.error(named, fmt::format("{} layers do not divide over {} stages this way", layers, pipeline))});
+        }
+        for (std::int64_t part = 0; part < pipeline * chunks; ++part) {
+            const std::int64_t stage = part % pipeline;
+            const std::int64_t held = stage == 0 && (first || even > 0) ? front
+                                      : stage == pipeline - 1 && (last || even > 0)
+                                          ? back
+                                          : between / std::max<std::int64_t>(1, inner);
+            if (held % chunks != 0) {
+                throw ConfigError({flags.error(
+                    named, fmt::format("{} layers of a stage do not divide into {} chunks", held, chunks))});
+            }
+            parts.push_back(held / chunks);
+        }
+    }
+    std::string text;
+    for (const std::int64_t part : parts) {
+        text += fmt::format("{}{{layers: {}}}", text.empty() ? "" : ", ", part);
+    }
+    return text.empty() ? "" : "[" + text + "]";
+}
+
+std::string zero_of(CommandText& flags) {
+    const std::string strategy = flags.text({"data-parallel-sharding-strategy"});
+    if (flags.has("use-torch-fsdp2")) {
+        return "3";
+    }
+    if (flags.has("use-custom-fsdp") || flags.has("use-megatron-fsdp")) {
+        return strategy == "optim"                ? "1"
+               : strategy == "optim_grads"        ? "2"
+               : strategy == "optim_grads_params" ? "3"
+                                                  : "";
+    }
+    return flags.has("use-distributed-optimizer") ? "1" : "";
+}
+
+struct Precisions {
+    std::string products, scaling, gradients;
+};
+
+// Gradients are summed and reduced in 32 bits where weights have bf16, unless a flag says otherwise, and in 16 under fp16.
+Precisions precisions_of(CommandText& flags, ImportNotes& notes) {
+    const bool eight = flags.has("fp8-format") || flags.has("fp8-hybrid") || flags.has("fp8-e4m3");
+    const bool four = flags.has("fp4-format") || flags.has("fp4-recipe");
+    const bool half = flags.has("fp16");
+    const bool bfloat = flags.has("bf16");
+    if (!eight && !four && !half && !bfloat) {
+        notes.assumed("training in 32 bits, as Megatron-LM does without --bf16 and --fp16");
+        return {"fp32", "", "fp32"};
+    }
+    const std::string recipe = flags.text({"fp8-recipe"});
+    const bool wide_flag = flags.has("accumulate-allreduce-grads-in-fp32");
+    const bool narrow = flags.has("grad-reduce-in-bf16") || flags.has("no-accumulate-allreduce-grads-in-fp32") ||
+                        flags.text({"main-grads-dtype"}) == "bf16";
+    return {four    ? "fp4"
+            : eight ? "fp8"
+            : half  ? "fp16"
+                    : "bf16",
+            !eight || four                               ? ""
+            : recipe == "tensorwise"                     ? "current"
+            : recipe == "mxfp8" || recipe == "blockwise" ? "block"
+                                                         : "",
+            narrow || (half && !wide_flag) ? (half ? "fp16" : "bf16") : "fp32"};
+}
+
+std::string overlap_of(CommandText& flags, const Degrees& degrees, std::int64_t chunks, const std::string& zero) {
+    std::vector<std::string> out;
+    if (flags.has("tp-comm-overlap") && degrees.tensor > 1) {
+        out.emplace_back("tensor: full");
+    }
+    // Interleaved schedules overlap sends unless they are told not to.
+    if (chunks > 1 && !flags.has("no-overlap-p2p-communication")) {
+        out.emplace_back("pipeline: true");
+    }
+    if (flags.has("overlap-grad-reduce") || zero == "3") {
+        out.emplace_back("data: true");
+    }
+    if (flags.has("overlap-param-gather") && (zero == "1" || zero == "2")) {
+        out.emplace_back("parameters: true");
+    }
+    const bool shared = flags.has("moe-shared-expert-overlap");
+    if (flags.has("overlap-moe-expert-parallel-comm")) {
+        out.emplace_back("experts: batches");
+    } else if (shared) {
+        out.emplace_back("experts: shared");
+    }
+    return out.empty() ? "" : fmt::format("{{{}}}", fmt::join(out, ", "));
+}
+
+// Share of the optimizer's states that the host keeps; empty where it is not described for such a plan.
+std::string offload_of(CommandText& flags, bool described, ImportNotes& notes) {
+    if (!flags.has("optimizer-cpu-offload")) {
+        return "";
+    }
+    const std::string fraction = flags.text({"optimizer-offload-fraction"});
+    if (!described) {
+        notes.left_out(
+            "not modelled (the host's optimizer states, with pipeline stages, experts or replicas that do not shard "
+            "gradients; memory of GPUs is overstated): --optimizer-cpu-offload");
+        return "";
+    }
+    return fmt::format("{{optimizer: {{tier: dram{}}}}}", fraction.empty() ? "" : ", fraction: " + fraction);
+}
+
+std::string attention_of(CommandText& flags) {
+    const std::string backend = flags.text({"attention-backend"});
+    const bool flash = flags.has("use-flash-attn");
+    const bool local = flags.text({"transformer-impl"}) == "local";
+    return flash || backend == "flash" ? "flash" : backend == "unfused" || backend == "local" || local ? "unfused" : "";
+}
+
+// Deviations from the preset of the software, as one YAML value.
+std::string software_of(CommandText& flags) {
+    std::string out;
+    const std::string scope = flags.text({"cuda-graph-scope"});
+    const std::string way = flags.text({"cuda-graph-impl"});
+    if (flags.has("enable-cuda-graph") || flags.has("external-cuda-graph") || (!way.empty() && way != "none")) {
+        out += scope == "full_iteration" ? ", graphs: iteration" : ", graphs: layers";
+    }
+    if (flags.has("no-gradient-accumulation-fusion")) {
+        out += ", fused_gradient_accumulation: false";
+    }
+    if (const auto bucket = flags.whole({"ddp-bucket-size"})) {
+        out += fmt::format(
+            ", gradient_bucket: {{value: {}, how: spec, source: \"--ddp-bucket-size\"}}, gradient_bucket_per_rank: "
+            "{{value: "
+            "0, how: spec, source: \"--ddp-bucket-size\"}}",
+            *bucket);
+    }
+    return out.empty() ? "" : "software: {preset: megatron-core-2024" + out + "}\n";
+}
+
+YamlLines plan_of(CommandText& flags, const Degrees& degrees, std::int64_t data, std::int64_t layers,
+                  ImportNotes& notes) {
+    std::int64_t chunks = chunks_of(flags, degrees.pipeline, layers);
+    const std::string stages = stages_of(flags, degrees.pipeline, chunks, layers);
+    if (flags.has("pipeline-model-parallel-layout")) {
+        chunks = (1 + std::count(stages.begin(), stages.end(), ',')) / degrees.pipeline;
     }
     const bool experts = flags.has("num-experts");
     const std::int64_t micro = flags.whole({"micro-batch-size"}, 1e6).value_or(1);
+    const bool sequence = flags.has("sequence-parallel");
+    if (experts && degrees.tensor > 1 && !sequence) {
+        notes.assumed("--sequence-parallel, without which Megatron-LM refuses experts under tensor parallelism");
+    }
     std::optional<std::int64_t> global = flags.whole({"global-batch-size"});
     if (!global) {
         notes.assumed(
@@ -140,13 +614,18 @@ YamlLines plan_of(CommandText& flags, const Degrees& degrees, std::int64_t data,
             "--global-batch-size");
         global = micro * data;
     }
-    const bool sharded = flags.has("use-torch-fsdp2") || flags.has("use-custom-fsdp") || flags.has("use-megatron-fsdp");
+    const std::string zero = zero_of(flags);
+    const Precisions precisions = precisions_of(flags, notes);
+    const auto [recompute, modules] = recompute_of(flags, notes);
+    const bool described =
+        degrees.pipeline == 1 && !experts && (zero == "2" || zero == "3" || data * degrees.context == 1);
     return {{"tensor", std::to_string(degrees.tensor)},
             {"pipeline", std::to_string(degrees.pipeline)},
             {"context", degrees.context > 1 ? std::to_string(degrees.context) : ""},
             {"context_exchange", degrees.context > 1 ? context_exchange_of(flags) : ""},
             {"context_inner", degrees.context > 1 ? number(flags.whole({"hierarchical-context-parallel-sizes"})) : ""},
             {"data", std::to_string(data)},
+            {"spread", flags.has("use-tp-pp-dp-mapping") && degrees.pipeline > 1 && data > 1 ? "replicas" : ""},
             {"expert", number(flags.whole({"expert-model-parallel-size"}))},
             {"expert_tensor",
              experts ? std::to_string(flags.whole({"expert-tensor-parallel-size"}).value_or(degrees.tensor)) : ""},
@@ -155,54 +634,71 @@ YamlLines plan_of(CommandText& flags, const Degrees& degrees, std::int64_t data,
             {"pad", flags.has("moe-pad-expert-input-to-capacity") ? "true" : ""},
             {"micro_batch", std::to_string(micro)},
             {"global_batch", number(global)},
-            {"schedule", chunks.empty() || chunks == "1" ? "" : "interleaved"},
-            {"chunks", chunks == "1" ? "" : chunks},
-            {"recompute", recompute_of(flags)},
-            {"recompute_layers", recompute_layers_of(flags, recompute_of(flags))},
-            {"sequence_parallel", flags.has("sequence-parallel") ? "true" : ""},
-            {"zero", sharded                                  ? "3"
-                     : flags.has("use-distributed-optimizer") ? "1"
-                                                              : ""},
-            {"precision", flags.has("fp8-format") || flags.has("fp8-hybrid") ? "fp8"
-                          : flags.has("fp16")                                ? "fp16"
-                          : flags.has("bf16")                                ? "bf16"
-                                                                             : ""},
-            {"attention", flags.has("use-flash-attn") ? "flash" : ""},
+            {"schedule", chunks > 1 ? "interleaved" : ""},
+            {"chunks", chunks > 1 ? std::to_string(chunks) : ""},
+            {"stages", stages},
+            {"recompute", recompute},
+            {"recompute_layers", recompute_layers_of(flags, recompute)},
+            {"recompute_modules", modules},
+            {"sequence_parallel", sequence || (experts && degrees.tensor > 1) ? "true" : ""},
+            {"zero", zero},
+            {"precision", precisions.products},
+            {"fp8_scaling", precisions.scaling},
+            {"gradient_precision", precisions.gradients},
+            {"attention", attention_of(flags)},
             {"loss", loss_of(flags)},
-            {"overlap", flags.has("overlap-grad-reduce")
-                            ? (flags.has("overlap-param-gather") ? "{data: true, parameters: true}" : "{data: true}")
-                            : ""}};
+            {"offload", offload_of(flags, described, notes)},
+            {"overlap", overlap_of(flags, degrees, chunks, zero)}};
+}
+
+struct Size {
+    std::int64_t gpus, per_node;
+};
+
+// GPUs and GPUs of a node: what the launcher's flags say, or Slurm's directives.
+Size size_of(CommandText& flags, const Degrees& degrees, std::int64_t asked, ImportNotes& notes) {
+    const std::string resources = flags.text({"gres"});  // gpu:h100:8
+    std::optional<std::int64_t> per_node = number_if_given(flags, {"nproc-per-node", "num-gpus", "gpus-per-node"});
+    if (!per_node && !resources.empty()) {
+        const std::string last = resources.substr(resources.rfind(':') + 1);
+        per_node = last.size() < 4 && !last.empty() && last.find_first_not_of("0123456789") == std::string::npos
+                       ? std::optional<std::int64_t>(std::max(1, std::stoi(last)))
+                       : std::nullopt;
+    }
+    if (!per_node) {
+        per_node = number_if_given(flags, {"ntasks-per-node"});
+        per_node = per_node && *per_node > 1 ? per_node : std::nullopt;
+    }
+    const std::int64_t in_node = std::min<std::int64_t>(per_node.value_or(8), 65536);
+    std::optional<std::int64_t> nodes;
+    for (const char* flag : {"nnodes", "num-nodes", "nodes", "N"}) {
+        nodes = nodes ? nodes : number_if_given(flags, {flag});
+    }
+    const std::optional<std::int64_t> tasks = number_if_given(flags, {"np", "ntasks"});
+    std::int64_t gpus = asked;
+    if (gpus == 0 && (nodes || tasks)) {
+        gpus = nodes ? *nodes * in_node : *tasks;
+    }
+    if (gpus == 0) {
+        gpus = std::max(in_node, degrees.product());
+        notes.assumed(fmt::format("{} GPUs: the text does not say how many (--gpus N)", gpus));
+    }
+    return {gpus, in_node};
 }
 
 Imported read_megatron_arguments(const ImportInput& input) {
-    CommandText flags(input.bytes(), input.path());
+    CommandText flags = CommandText::of_script(input.bytes(), input.path());
+    flags.complete(megatron_flag_groups());
     Imported out;
-    if (flags.has("multi-latent-attention")) {
-        throw ConfigError({flags.error({"multi-latent-attention"},
-                                       "--multi-latent-attention is not read: write 'model.latent' in the scenario")});
-    }
-    if (flags.has("hybrid-override-pattern") || flags.has("hybrid-layer-pattern")) {
-        throw ConfigError({flags.error({"hybrid-override-pattern", "hybrid-layer-pattern"},
-                                       "patterns of hybrid layers are not read: write 'model.pattern' and "
-                                       "'model.state_space' in the scenario")});
-    }
     if (flags.has("vision-model-type") || flags.has("img-h")) {
         throw ConfigError({flags.error({"vision-model-type", "img-h"},
                                        "encoders of images are not read: write 'model.encoder' in the scenario")});
     }
-    const YamlLines model = model_of(flags, out.notes);
     const Degrees degrees = {flags.degree({"tensor-model-parallel-size"}),
                              flags.degree({"pipeline-model-parallel-size"}), flags.degree({"context-parallel-size"})};
-    std::int64_t gpus = input.whole_option("gpus");
-    const std::int64_t per_node = flags.whole({"nproc-per-node", "nproc_per_node"}, 65536).value_or(8);
-    const std::optional<std::int64_t> nodes = flags.whole({"nnodes"}, 1 << 20);
-    if (gpus == 0 && nodes) {
-        gpus = *nodes * per_node;
-    }
-    if (gpus == 0) {
-        gpus = std::max(per_node, degrees.product());
-        out.notes.assumed(fmt::format("{} GPUs: the text does not say how many (--gpus N)", gpus));
-    }
+    const YamlLines model = model_of(flags, degrees.tensor, out.notes);
+    const Size size = size_of(flags, degrees, input.whole_option("gpus"), out.notes);
+    const std::int64_t gpus = size.gpus;
     if (gpus % degrees.product() != 0) {
         throw ConfigError(
             {flags.error({"tensor-model-parallel-size", "pipeline-model-parallel-size", "context-parallel-size"},
@@ -215,16 +711,28 @@ Imported read_megatron_arguments(const ImportInput& input) {
         out.notes.assumed("nodes of dgx-h100 (--node NAME; orrery list nodes)");
     }
     const YamlLines plan = plan_of(flags, degrees, gpus / degrees.product(), std::stoll(model[1].second), out.notes);
-    const std::int64_t in_node = std::min(gpus, per_node);
+    if (flags.text({"optimizer"}) != "adam") {
+        flags.forget("optimizer");
+    }
+    const std::int64_t in_node = std::min(gpus, size.per_node);
+    const bool offloads = std::any_of(plan.begin(), plan.end(),
+                                      [](const auto& line) { return line.first == "offload" && !line.second.empty(); });
+    std::string changes = in_node == 8 ? "" : fmt::format(", gpus: {}", in_node);
+    if (offloads) {
+        out.notes.assumed("1 TB of DRAM at 300 GB/s in a node for the optimizer (cluster.node.host.tiers)");
+        changes +=
+            ", host: {tiers: [{name: dram, medium: dram, capacity: 1 TB, read: {value: 300 GB/s, how: assumed, source: "
+            "\"eight "
+            "channels of DDR5-4800\"}, latency: 100 ns}]}";
+    }
     out.text =
         "# How long is one iteration of this Megatron-LM run? Written by 'orrery import megatron-args'.\norrery: "
         "1\nkind: training\n" +
-        yaml_section("cluster",
-                     {{"nodes", std::to_string((gpus + in_node - 1) / in_node)},
-                      {"node", in_node == 8 ? node : fmt::format("{{preset: {}, gpus: {}}}", node, in_node)}}) +
-        yaml_section("model", model) + yaml_section("plan", plan);
+        yaml_section("cluster", {{"nodes", std::to_string((gpus + in_node - 1) / in_node)},
+                                 {"node", changes.empty() ? node : fmt::format("{{preset: {}{}}}", node, changes)}}) +
+        yaml_section("model", model) + yaml_section("plan", plan) + software_of(flags);
     out.use = "'orrery run' as it is";
-    flags.count(out.notes);
+    flags.count(out.notes, megatron_flag_groups());
     out.facts.push_back({"GPUs", std::to_string(gpus)});
     return out;
 }

@@ -67,8 +67,9 @@ TEST_CASE("a Megatron-LM script becomes its model, plan and cluster") {
     CHECK(loss_with("--cross-entropy-loss-fusion") == LossKernels::compiled);
     CHECK(loss_with("--cross-entropy-loss-fusion --cross-entropy-fusion-impl te") == LossKernels::fused);
     const Imported out = import_file("megatron-args", ImportInput::of_bytes("input", kScript));
-    CHECK(out.notes.left_out().contains("--lr"));
-    CHECK(out.notes.left_out().contains("--vocab-file"));
+    CHECK(out.notes.left_out().contains(
+        "without effect on time or memory (constants of the optimizer and its schedule): --lr"));
+    CHECK(out.notes.left_out().contains("without effect on time or memory (data and its order): --vocab-file"));
     CHECK(imported("megatron-args", kScript, {{"node", "dgx-a100-80g"}}).cluster.node.name.find("A100") !=
           std::string::npos);
 }
@@ -300,7 +301,7 @@ TEST_CASE("a config.json says what of it is not modelled, and is read in the spe
 
 TEST_CASE("arguments and configurations that say too little or nothing are refused by name") {
     const std::vector<std::tuple<const char*, const char*, const char*>> cases = {
-        {"megatron-args", "", "input:1:1: error: holds no flag"},
+        {"megatron-args", "", "input:1:1: error: expected a command with flags"},
         {"megatron-args", "--hidden-size 12", "input:1:1: error: --num-layers is missing"},
         {"megatron-args", "pretrain.py \\\n  --hidden-size 64 --num-layers many",
          "input:2:20: error: --num-layers must be a whole number"},
@@ -308,9 +309,9 @@ TEST_CASE("arguments and configurations that say too little or nothing are refus
          "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --nnodes 1 "
          "--tensor-model-parallel-size 3",
          "input:1:84: error: tensor 3 x pipeline 1 x context 1 does not divide 8 GPUs"},
-        {"megatron-args", "--multi-latent-attention --num-layers 2",
-         "input:1:1: error: --multi-latent-attention is not read: write 'model.latent'"},
-        {"megatron-args", "--hybrid-override-pattern M- --num-layers 2", "write 'model.pattern'"},
+        {"megatron-args",
+         "--hybrid-override-pattern ME --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 64",
+         "input:1:1: error: a pattern of M, * and - can be described, not 'ME'"},
         {"megatron-args", "--vision-model-type clip --num-layers 2", "write 'model.encoder'"},
         {"hf-config",
          R"({"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 1, "vocab_size": 9,
