@@ -80,6 +80,10 @@ void describe(Fields& fields, RequestsSpec& spec) {
     const bool closed = spec.arrivals == ArrivalKind::closed;
     const bool timed = generated && !closed && (!spec.mix.empty() || spec.arrivals != ArrivalKind::at_once);
     fields.text({"trace", "file of requests, in a format of `orrery list formats`; none: generated"}, spec.trace);
+    fields.when(!generated, "a trace", [&](Fields& same) {
+        same.text({"trace_format", "format of the trace, where its content does not tell (orrery list formats)"},
+                  spec.trace_format);
+    });
     fields.when(closed || (generated && spec.mix.empty()),
                 "generated requests of one kind (a trace says when its requests come, and clients of a mix have gaps "
                 "of their own)",

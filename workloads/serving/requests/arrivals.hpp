@@ -49,7 +49,8 @@ struct ClientSpec {
 };
 
 struct RequestsSpec {
-    std::string trace;  ///< file; empty: generated
+    std::string trace;         ///< file; empty: generated
+    std::string trace_format;  ///< a row of formats/ or recorded/; empty: its content tells
     ArrivalKind arrivals = ArrivalKind::poisson;
     double rate = 1;           ///< requests per second
     std::int64_t clients = 0;  ///< of a closed loop

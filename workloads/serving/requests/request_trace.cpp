@@ -7,7 +7,9 @@
 #include "workloads/serving/requests/request_sources.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <optional>
 #include <sstream>
 #include <string_view>
@@ -92,6 +94,7 @@ class TraceReader final : public RequestSource {
             fail(bad.problem);
         }
         request.content.keys.swap(traced_.keys);
+        request.content.key_tokens = traced_.key_tokens;
         const double at = traced_.at_s;
         if (first_) {
             origin_ = last_ = at;
@@ -157,8 +160,12 @@ class TraceReader final : public RequestSource {
     bool open() {
         std::string looks;
         for (const TraceFormat* format : trace_format_table()) {
+            const bool asked = spec_.trace_format == format->name;
+            if (!spec_.trace_format.empty() && !asked) {
+                continue;
+            }
             try {
-                lines_ = format->open(line_);
+                lines_ = format->open(line_, asked);
             } catch (const BadLine& bad) {
                 fail(bad.problem);
             }
@@ -188,6 +195,15 @@ class TraceReader final : public RequestSource {
 
 std::unique_ptr<RequestSource> make_trace_reader(const RequestsSpec& spec, const std::string& file,
                                                  std::uint64_t seed) {
+    std::vector<std::string> names;
+    for (const TraceFormat* format : trace_format_table()) {
+        names.emplace_back(format->name);
+    }
+    if (!spec.trace_format.empty() && std::find(names.begin(), names.end(), spec.trace_format) == names.end()) {
+        throw ConfigError(fmt::format("'requests.trace_format': unknown format '{}'; there are {}", spec.trace_format,
+                                      fmt::join(names, ", ")),
+                          ErrorCode::unknown_name);
+    }
     return std::make_unique<TraceReader>(spec, file, seed);
 }
 

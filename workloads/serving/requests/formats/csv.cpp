@@ -118,18 +118,18 @@ class CsvLines final : public RequestLines {
 
 extern const TraceFormat kAzureFormat = {
     "azure", "Azure's traces of 2023 and 2024", "TIMESTAMP,ContextTokens,GeneratedTokens", true,
-    [](std::string_view first) -> std::unique_ptr<RequestLines> {
+    [](std::string_view first, bool) -> std::unique_ptr<RequestLines> {
         return CsvLines::open(first, {"TIMESTAMP", "ContextTokens", "GeneratedTokens"});
     }};
 
 extern const TraceFormat kBurstGptFormat = {
     "burstgpt", "BurstGPT's traces", "Timestamp,...,Request tokens,Response tokens", true,
-    [](std::string_view first) -> std::unique_ptr<RequestLines> {
+    [](std::string_view first, bool) -> std::unique_ptr<RequestLines> {
         return CsvLines::open(first, {"Timestamp", "Request tokens", "Response tokens"});
     }};
 
 extern const TraceFormat kPlainFormat = {"plain", "CSV of Orrery's own", "arrival_s,prompt,output[,session]", true,
-                                         [](std::string_view first) -> std::unique_ptr<RequestLines> {
+                                         [](std::string_view first, bool) -> std::unique_ptr<RequestLines> {
                                              return CsvLines::open(first, {"arrival_s", "prompt", "output"});
                                          }};
 

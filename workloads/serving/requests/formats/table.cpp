@@ -10,15 +10,13 @@ namespace orrery::serving {
 
 extern const TraceFormat kAzureFormat;
 extern const TraceFormat kBurstGptFormat;
+extern const TraceFormat kBailianFormat;
 extern const TraceFormat kMooncakeFormat;
 extern const TraceFormat kPlainFormat;
 
 const std::vector<const TraceFormat*>& trace_format_table() {
     static const std::vector<const TraceFormat*> kTable = {
-        &kAzureFormat,
-        &kBurstGptFormat,
-        &kMooncakeFormat,
-        &kPlainFormat,
+        &kAzureFormat, &kBurstGptFormat, &kBailianFormat, &kMooncakeFormat, &kPlainFormat,
     };
     return kTable;
 }

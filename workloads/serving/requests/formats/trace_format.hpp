@@ -19,6 +19,7 @@ struct TracedRequest {
     double output = 0;
     double session = 0;
     std::vector<std::uint64_t> keys;  ///< of what the prompt contains, from 1 on; none: nothing is known of it
+    std::uint32_t key_tokens = 512;   ///< that each stands for
 };
 
 /// What is wrong with a line; who reads the file knows which one it is.
@@ -42,8 +43,9 @@ struct TraceFormat {
     const char* description;
     const char* looks;  ///< what its first line looks like
     bool header;        ///< the first line is no request
-    /// A reader of the lines of a file whose first line is `first`; null: it is of another format. Throws BadLine.
-    std::unique_ptr<RequestLines> (*open)(std::string_view first);
+    /// A reader of the lines of a file whose first line is `first`; null: it is of another format. `asked`: the user named this
+    /// one. Throws BadLine.
+    std::unique_ptr<RequestLines> (*open)(std::string_view first, bool asked);
 };
 [[nodiscard]] const std::vector<const TraceFormat*>& trace_format_table();
 
