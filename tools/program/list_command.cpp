@@ -11,6 +11,7 @@
 #include "workloads/serving/cluster/routers/router.hpp"
 #include "workloads/serving/cost/step_cost.hpp"
 #include "workloads/serving/requests/formats/trace_format.hpp"
+#include "workloads/serving/requests/recorded/recorded.hpp"
 #include "workloads/serving/schedulers/scheduler.hpp"
 #include "workloads/training/schedules/schedule.hpp"
 #include "workloads/training/spec.hpp"
@@ -115,6 +116,9 @@ Rows formats(const DataDirectory&) {
         rows.push_back({row->name, row->description, "orrery import"});
     }
     for (const TraceFormat* row : trace_format_table()) {
+        rows.push_back({row->name, row->description, std::string("requests.trace: ") + row->looks});
+    }
+    for (const RecordFormat* row : record_format_table()) {
         rows.push_back({row->name, row->description, std::string("requests.trace: ") + row->looks});
     }
     return rows;

@@ -1,9 +1,11 @@
 // `orrery validate serving --log`: a scenario of the user's own against the latencies that its request trace logged.
 
+#include "sim/base/input_file.hpp"
 #include "sim/record/facts_table.hpp"
 #include "tools/driver/kinds/serving.hpp"
 #include "validation/statistics.hpp"
 #include "validation/validate.hpp"
+#include "workloads/serving/requests/recorded/recorded.hpp"
 
 #include <fmt/format.h>
 
@@ -53,6 +55,26 @@ double logged_seconds(const FactsRow& row, const char* column) {
     return value;
 }
 
+// Lengths and latencies of a trace: a table, or what a load generator saved.
+std::vector<FactsRow> logged_rows(const std::string& trace, const std::string& format) {
+    constexpr std::size_t kStart = 1 << 16;
+    if (!may_be_recorded(start_of_input(trace, kStart))) {
+        return read_facts_table(trace);
+    }
+    std::vector<FactsRow> rows;
+    for (const RecordedRequest& one : read_recorded(read_input(trace), trace, format).requests) {
+        FactsRow row{{{"prompt", fmt::format("{}", one.prompt)}}, trace, 0};
+        if (one.ttft_s >= 0) {
+            row.cells["ttft_s"] = fmt::format("{}", one.ttft_s);
+        }
+        if (one.e2e_s >= 0) {
+            row.cells["e2e_s"] = fmt::format("{}", one.e2e_s);
+        }
+        rows.push_back(std::move(row));
+    }
+    return rows;
+}
+
 std::vector<std::vector<std::string>> compared(const std::vector<LoggedLatency>& latencies) {
     std::vector<std::vector<std::string>> rows;
     for (const LoggedLatency& one : latencies) {
@@ -93,10 +115,11 @@ Comparison validate_logged(ModelCache& models, const Terminal& terminal, const s
         throw ConfigError(
             {Diagnostic{file, 0, 0, "takes a part of its trace ('sample', 'from'): requests are compared one by one"}});
     }
-    const std::string trace = scenario.file(scenario.as<ServingKind>().requests.trace);
-    const std::vector<FactsRow> rows = read_facts_table(trace);
+    const RequestsSpec& requests = scenario.as<ServingKind>().requests;
+    const std::string trace = scenario.file(requests.trace);
+    const std::vector<FactsRow> rows = logged_rows(trace, requests.trace_format);
     if (rows.empty() || !(rows.front().cells.contains("ttft_s") || rows.front().cells.contains("e2e_s"))) {
-        throw ConfigError({Diagnostic{trace, 0, 0, "logs no latency: it has neither a column 'ttft_s' nor 'e2e_s'",
+        throw ConfigError({Diagnostic{trace, 0, 0, "logs no latency: it has neither 'ttft_s' nor 'e2e_s'",
                                       ErrorCode::malformed_trace}});
     }
     RunOptions options;

@@ -22,6 +22,12 @@ extern const Importer kAicbImporter;
 
 }  // namespace orrery::replay
 
+namespace orrery::serving {
+
+extern const Importer kRequestsImporter;
+
+}  // namespace orrery::serving
+
 namespace orrery::imports {
 
 extern const Importer kOtlpImporter;
@@ -37,9 +43,7 @@ extern const Importer kHtsimImporter;
 
 const std::vector<const Importer*>& importer_table() {
     static const std::vector<const Importer*> kTable = {
-        &kPyTorchImporter,     &kNsysImporter,     &kChakraImporter,  &kGoalImporter,       &kAicbImporter,
-        &kOtlpImporter,        &kMegatronImporter, &kVllmImporter,    &kSglangImporter,     &kTensorRtLlmImporter,
-        &kHuggingFaceImporter, &kGraphCsvImporter, &kGraphMlImporter, &kInfraGraphImporter, &kHtsimImporter,
+        &kPyTorchImporter, &kNsysImporter, &kChakraImporter, &kGoalImporter, &kAicbImporter, &kOtlpImporter, &kMegatronImporter, &kVllmImporter, &kSglangImporter, &kTensorRtLlmImporter, &kHuggingFaceImporter, &kGraphCsvImporter, &kGraphMlImporter, &kInfraGraphImporter, &kHtsimImporter, &kRequestsImporter,
     };
     return kTable;
 }

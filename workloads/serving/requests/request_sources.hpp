@@ -22,6 +22,10 @@ inline constexpr double kLatestArrival = 9e6;
 [[nodiscard]] std::unique_ptr<RequestSource> make_trace_reader(const RequestsSpec& spec, const std::string& file,
                                                                std::uint64_t seed);
 
+/// Reads `file`, a JSON document of recorded/, whole. Throws ConfigError with file and line.
+[[nodiscard]] std::unique_ptr<RequestSource> make_recorded_requests(const RequestsSpec& spec, const std::string& file,
+                                                                    std::uint64_t seed);
+
 /// Clients of a closed loop; 0: requests come at their own times.
 [[nodiscard]] inline std::uint64_t clients_of(const RequestsSpec& spec) {
     const auto clients = static_cast<std::uint64_t>(std::max<std::int64_t>(1, spec.clients));

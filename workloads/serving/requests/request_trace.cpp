@@ -4,6 +4,7 @@
 #include "sim/base/input_file.hpp"
 #include "sim/record/table_reader.hpp"
 #include "workloads/serving/requests/formats/trace_format.hpp"
+#include "workloads/serving/requests/recorded/recorded.hpp"
 #include "workloads/serving/requests/request_sources.hpp"
 
 #include <fmt/format.h>
@@ -196,13 +197,22 @@ class TraceReader final : public RequestSource {
 std::unique_ptr<RequestSource> make_trace_reader(const RequestsSpec& spec, const std::string& file,
                                                  std::uint64_t seed) {
     std::vector<std::string> names;
+    bool lines = false;
     for (const TraceFormat* format : trace_format_table()) {
+        names.emplace_back(format->name);
+        lines = lines || spec.trace_format == format->name;
+    }
+    for (const RecordFormat* format : record_format_table()) {
         names.emplace_back(format->name);
     }
     if (!spec.trace_format.empty() && std::find(names.begin(), names.end(), spec.trace_format) == names.end()) {
         throw ConfigError(fmt::format("'requests.trace_format': unknown format '{}'; there are {}", spec.trace_format,
                                       fmt::join(names, ", ")),
                           ErrorCode::unknown_name);
+    }
+    constexpr std::size_t kStart = 1 << 16;
+    if (spec.trace_format.empty() ? may_be_recorded(start_of_input(file, kStart)) : !lines) {
+        return make_recorded_requests(spec, file, seed);
     }
     return std::make_unique<TraceReader>(spec, file, seed);
 }

@@ -1,0 +1,209 @@
+// Requests from what load generators read and write.
+
+#include "sim/base/error.hpp"
+#include "tests/support/support.hpp"
+#include "workloads/imports/importer.hpp"
+#include "workloads/serving/requests/arrivals.hpp"
+#include "workloads/serving/requests/recorded/recorded.hpp"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include <unistd.h>
+
+using namespace orrery;
+using namespace orrery::test;
+
+namespace {
+
+std::string problem_of(const std::string& text) {
+    try {
+        (void)read_recorded(text, "f.json");
+    } catch (const ConfigError& error) {
+        return error.what();
+    }
+    return "none";
+}
+
+bool holds(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+}
+
+// The source of requests of a file with this text.
+class Trace {
+  public:
+    explicit Trace(const std::string& text, const RequestsSpec& spec = {}) : path_(make_path()) {
+        std::ofstream(path_) << text;
+        source_ = make_requests(spec, path_, 1);
+    }
+    ~Trace() { std::filesystem::remove(path_); }
+    Trace(const Trace&) = delete;
+    Trace& operator=(const Trace&) = delete;
+    RequestSource& operator*() const { return *source_; }
+    RequestSource* operator->() const { return source_.get(); }
+
+  private:
+    static std::string make_path() {
+        static int count = 0;
+        return (std::filesystem::temp_directory_path() / fmt::format("orrery-recorded-{}-{}.json", getpid(), ++count))
+            .string();
+    }
+    std::string path_;
+    std::unique_ptr<RequestSource> source_;
+};
+
+constexpr const char* kBench =
+    R"({"backend": "vllm", "request_rate": "inf", "max_concurrency": 2, "input_lens": [100, 200, 300],
+        "output_lens": [3, 2, 0], "ttfts": [0.5, 0.25, 0.0], "itls": [[0.125, 0.125], [0.25], []], "errors": ["", "", "timeout"]})";
+
+}  // namespace
+
+TEST_CASE("results of a benchmark client give requests and their latencies") {
+    const Recorded out = read_recorded(kBench, "bench.json");
+    CHECK(out.format == "bench");
+    REQUIRE(out.requests.size() == 2);
+    CHECK(out.failed == 1);
+    CHECK(out.clients == 2);
+    CHECK(out.requests[0].prompt == 100);
+    CHECK(out.requests[0].output == 3);
+    CHECK(out.requests[0].ttft_s == 0.5);
+    CHECK(out.requests[0].e2e_s == 0.75);
+    CHECK(table_of(out) ==
+          "arrival_s,prompt,output,ttft_s,e2e_s\n0.000000,100,3,0.500000,0.750000\n0.000000,200,2,0.250000,0.500000\n");
+    const Imported imported = import_file("requests", ImportInput::of_bytes("bench.json", kBench));
+    CHECK(imported.text == table_of(out));
+    CHECK(holds(problem_of(R"({"mean_ttft_ms": 3, "request_rate": 1, "num_prompts": 4})"), "--save-detailed"));
+    CHECK(holds(problem_of("{\n\"input_lens\": [1, 2],\n\"output_lens\": [1]}"),
+                "f.json:3:1: error: \"output_lens\" has 1"));
+    CHECK(holds(problem_of(R"({"input_lens": [1], "output_lens": ["x"]})"), "entry 1 of \"output_lens\" is no number"));
+}
+
+TEST_CASE("results of other load generators give requests and their latencies") {
+    struct Case {
+        const char* format;
+        const char* text;
+    };
+    for (
+        const Case& c : {
+            Case{"aiperf",
+                 R"({"metadata": {"request_start_ns": 1000000000, "benchmark_phase": "warmup"}, "metrics": {}}
+{"metadata": {"request_start_ns": 2000000000, "benchmark_phase": "profiling"}, "metrics": {"input_sequence_length": {"value": 64, "unit": "tokens"}, "output_sequence_length": {"value": 8, "unit": "tokens"}, "time_to_first_token": {"value": 250, "unit": "ms"}, "request_latency": {"value": 1.5, "unit": "s"}}, "error": null}
+{"metadata": {"request_start_ns": 3000000000}, "metrics": {}, "error": {"code": 500}})"},
+            Case{
+                "genai-perf",
+                R"({"experiments": [{"experiment": {"mode": "concurrency", "value": 4}, "requests": [{"timestamp": 2000000000,
+                      "request_inputs": {"payload": "{\"messages\": [{\"content\": \"0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345\"}]}"},
+                      "response_timestamps": [2250000000, 2300000000, 2400000000, 2500000000, 2600000000, 2700000000, 2800000000, 3500000000]}]}]})"},
+            Case{"guidellm",
+                 R"({"benchmarks": [{"requests": {"successful": [{"request_start_time": 2.0, "request_end_time": 3.5,
+                      "prompt_tokens": 64, "output_tokens": 8, "time_to_first_token_ms": 250.0}], "errored": [{}]}}]})"},
+            Case{
+                "inference-perf",
+                R"([{"start_time": 2.0, "end_time": 3.5, "error": null, "info": {"input_tokens": 64, "output_tokens": 8,
+                      "output_token_times": [2.25, 3.5]}}])"},
+        }) {
+        CAPTURE(c.format);
+        const Recorded out = read_recorded(c.text, "f");
+        CHECK(out.format == c.format);
+        REQUIRE(out.requests.size() == 1);
+        CHECK(out.requests[0].at_s == doctest::Approx(2));
+        CHECK(out.requests[0].prompt == 64);
+        CHECK(out.requests[0].output == 8);
+        CHECK(out.requests[0].ttft_s == doctest::Approx(0.25));
+        CHECK(out.requests[0].e2e_s == doctest::Approx(1.5));
+    }
+    const Recorded shared = read_recorded(
+        R"([{"id": "a", "conversations": [{"from": "human", "value": "12345678"}, {"from": "gpt", "value": "1234"}]},
+            {"id": "b", "conversations": []}])",
+        "f");
+    CHECK(shared.format == "sharegpt");
+    REQUIRE(shared.requests.size() == 1);
+    CHECK(shared.requests[0].prompt == 2);
+    CHECK(shared.failed == 1);
+    const Recorded lengths =
+        read_recorded("{\"prompt_len\": 5, \"output_len\": 7}\n{\"prompt_len\": 6, \"output_len\": 8}\n", "f");
+    CHECK(lengths.format == "lengths");
+    REQUIRE(lengths.requests.size() == 2);
+    CHECK(lengths.requests[1].output == 8);
+    CHECK(read_recorded(R"([{"input_tokens": 5, "output_tokens": 7, "arrival_s": 3}])", "f").requests[0].at_s == 3);
+}
+
+TEST_CASE("a session of a data set sends each turn a delay after the answer before, with all that was said") {
+    const Trace trace(R"({"session_id":"a","timestamp":0,"input_length":1000,"output_length":100,"hash_ids":[1,2]}
+{"session_id":"a","delay":500,"input_length":300,"output_length":50,"hash_ids":[3]}
+{"session_id":"b","timestamp":1000,"input_length":1000,"output_length":100,"hash_ids":[1,2]}
+)");
+    Request first;
+    REQUIRE(trace->next(first));
+    CHECK(first.prompt == 1000);
+    CHECK(first.turn == 1);
+    Request other;
+    REQUIRE(trace->next(other));
+    CHECK(other.arrival.seconds() == doctest::Approx(1));
+    CHECK(other.turn == 0);
+    Request second;
+    REQUIRE(trace->follow_up(first.turn, SimTime::from_seconds(3), true, second));
+    CHECK(second.arrival.seconds() == doctest::Approx(3.5));
+    CHECK(second.prompt == 1400);
+    CHECK(second.turn == 0);
+    // Both share their first 1,100 tokens, an answer included, and nothing after.
+    CHECK(second.content.key(0, 16) == first.content.key(0, 16));
+    CHECK(second.content.key(67, 16) == first.content.key(67, 16));
+    CHECK(second.content.key(67, 16) != 0);
+    CHECK(first.content.key(69, 16) == 0);
+    CHECK(!trace->next(other));
+    const Trace given_up(
+        "{\"session_id\":\"a\",\"timestamp\":0,\"input_length\":9,\"output_length\":1}\n"
+        "{\"session_id\":\"a\",\"delay\":5,\"input_length\":3,\"output_length\":5}\n");
+    REQUIRE(given_up->next(first));
+    CHECK(!given_up->follow_up(first.turn, SimTime(), false, second));
+}
+
+TEST_CASE("traces of Mooncake and Bailian are told apart by their content") {
+    const std::string bailian =
+        "{\"chat_id\": 0, \"parent_chat_id\": -1, \"timestamp\": 0.5, \"input_length\": 40, \"output_length\": 18, "
+        "\"hash_ids\": [7, 8, "
+        "9]}\n{\"chat_id\": 1, \"parent_chat_id\": 0, \"timestamp\": 2.5, \"input_length\": 16, \"output_length\": 1, "
+        "\"hash_ids\": "
+        "[7]}\n";
+    const Trace trace(bailian);
+    Request one;
+    REQUIRE(trace->next(one));
+    CHECK(one.content.key_tokens == 16);
+    CHECK(one.content.keys.size() == 3);
+    REQUIRE(trace->next(one));
+    CHECK(one.arrival.seconds() == doctest::Approx(2));
+    const Trace mooncake("{\"timestamp\": 1500, \"input_length\": 600, \"output_length\": 1, \"hash_ids\": [7, 8]}\n");
+    REQUIRE(mooncake->next(one));
+    CHECK(one.content.key_tokens == 512);
+    const std::string unclear =
+        "{\"timestamp\": 0.5, \"input_length\": 40, \"output_length\": 18, \"hash_ids\": [7, 8, 9]}\n";
+    Request none;
+    const Trace asked(unclear);
+    CHECK_THROWS_WITH_AS((void)asked->next(none), doctest::Contains("'requests.trace_format: mooncake', or 'bailian'"),
+                         ConfigError);
+    RequestsSpec spec;
+    spec.trace_format = "bailian";
+    const Trace told(unclear, spec);
+    REQUIRE(told->next(none));
+    CHECK(none.content.key_tokens == 16);
+    spec.trace_format = "bailiann";
+    CHECK_THROWS_WITH_AS(Trace(unclear, spec), doctest::Contains("unknown format 'bailiann'"), ConfigError);
+}
+
+TEST_CASE("JSON of no known format, cut or empty files say what was expected") {
+    CHECK(holds(problem_of("{\"a\": 1}"), "f.json:1:1: error: expected JSON with the keys of one of these formats"));
+    CHECK(holds(problem_of("[]"), "f.json:1:1: error: expected JSON with the keys"));
+    CHECK(holds(problem_of("{\"input_lens\": [1,"), "error: is no JSON"));
+    CHECK(holds(problem_of("{\"prompt_len\": 5, \"output_len\": 7}\n{\"prompt_len\": 5,\n"), "f.json:2:"));
+    CHECK(holds(problem_of("{\"prompt_len\": 5, \"output_len\": 7}\n{\"prompt_len\": 5}\n"),
+                "request 2 has no number \"output_len\""));
+    CHECK(holds(problem_of("{\"prompt_len\": 5, \"output_len\": 7, \"timestamp\": 3}"),
+                "whose unit its name does not tell"));
+    CHECK(holds(problem_of("{\"metadata\": {\"benchmark_phase\": 3}, \"metrics\": {}}"), "a value of another type"));
+    CHECK(holds(problem_of("{\"prompt_len\": 1e12, \"output_len\": 7}"), "request 1 has 1e+12 prompt tokens"));
+    CHECK(holds(problem_of(std::string(100'000, '[')), "nested deeper than"));
+}
