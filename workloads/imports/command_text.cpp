@@ -198,9 +198,10 @@ std::optional<std::int64_t> CommandText::whole(const std::vector<std::string>& f
         const std::string value = flags_.at(plain(flag));
         double number = 0;
         if (!parse_number(value, number) || number != std::floor(number) || number < 1 || number > most) {
-            throw ConfigError({error(
-                {flag}, fmt::format("--{} must be a whole number from 1 to {:.0f}, not '{}'{}", flag, most,
-                                    printable(value, 100), value[0] == '$' ? ", which the script does not set" : ""))});
+            throw ConfigError(
+                {error({flag}, fmt::format("--{} must be a whole number from 1 to {:.0f}, not '{}'{}", flag, most,
+                                           printable(value, 100),
+                                           value[0] == '$' ? ", which the script does not set (--variables)" : ""))});
         }
         return static_cast<std::int64_t>(number);
     }
@@ -231,11 +232,23 @@ void CommandText::count(ImportNotes& notes) const {
     }
 }
 
-CommandText CommandText::of_script(const std::string& text, std::string name) {
+CommandText CommandText::of_script(const std::string& text, std::string name, const std::string& given) {
+    std::map<std::string, std::string> environment;
+    for (const std::string_view one : split(std::string_view(given), ' ')) {
+        const std::size_t equals = one.find('=');
+        if (!one.empty() && (equals == std::string_view::npos || equals == 0)) {
+            throw ConfigError(
+                fmt::format("--variables takes NAME=VALUE, and 1=VALUE for $1, not '{}'", printable(one, 100)),
+                ErrorCode::command_line);
+        }
+        if (!one.empty()) {
+            environment[std::string(one.substr(0, equals))] = one.substr(equals + 1);
+        }
+    }
     CommandText out;
     out.name_ = std::move(name);
     out.text_ = text;
-    ShellScript script = read_shell_script(text, out.name_);
+    ShellScript script = read_shell_script(text, out.name_, environment);
     const auto flags_in = [](const ShellCommand& command) {
         return std::count_if(command.begin(), command.end(), [](const ShellWord& word) { return is_flag(word.text); });
     };
@@ -280,6 +293,19 @@ CommandText CommandText::of_script(const std::string& text, std::string name) {
             ErrorCode::malformed_trace}});
     }
     out.unsure_ = std::move(script.unsure);
+    return out;
+}
+
+CommandText CommandText::of_flags(const std::vector<Flag>& flags, const std::string& text, std::string name) {
+    CommandText out;
+    out.name_ = std::move(name);
+    out.text_ = text;
+    for (const Flag& flag : flags) {
+        const std::string key = plain(flag.name);
+        out.flags_[key] = flag.values.empty() ? "" : flag.values.front();
+        out.values_[key] = flag.values;
+        out.places_[key] = flag.at;
+    }
     return out;
 }
 
@@ -329,6 +355,24 @@ std::vector<std::string> CommandText::values(const std::string& flag) {
     return out;
 }
 
+void name_left_out(ImportNotes& notes, const std::vector<FlagGroup>& groups,
+                   std::map<std::size_t, std::vector<std::string>> by_group) {
+    constexpr std::size_t kNamed = 40;
+    for (auto& [group, names] : by_group) {
+        const std::size_t count = names.size();
+        if (count > kNamed) {
+            names.resize(kNamed);
+            names.emplace_back("...");
+        }
+        const std::string all = fmt::format("{}", fmt::join(names, ", "));
+        const FlagGroup* of = group > 0 ? &groups[group - 1] : nullptr;
+        notes.left_out(of == nullptr        ? fmt::format("not understood: {}", all)
+                       : of->without_effect ? fmt::format("without effect on time or memory ({}): {}", of->why, all)
+                                            : fmt::format("not modelled ({}): {}", of->why, all),
+                       count);
+    }
+}
+
 void CommandText::count(ImportNotes& notes, const std::vector<FlagGroup>& groups) const {
     std::map<std::string_view, std::size_t> known;  // from 1 on; 0: none of them
     for (std::size_t i = 0; i < groups.size(); ++i) {
@@ -344,20 +388,7 @@ void CommandText::count(ImportNotes& notes, const std::vector<FlagGroup>& groups
         }
     }
     notes.read("flags", used_.size());
-    constexpr std::size_t kNamed = 40;
-    for (auto& [group, names] : left) {
-        const std::size_t count = names.size();
-        if (count > kNamed) {
-            names.resize(kNamed);
-            names.emplace_back("...");
-        }
-        const std::string all = fmt::format("{}", fmt::join(names, ", "));
-        notes.left_out(group == 0 ? fmt::format("not understood: {}", all)
-                       : groups[group - 1].without_effect
-                           ? fmt::format("without effect on time or memory ({}): {}", groups[group - 1].why, all)
-                           : fmt::format("not modelled ({}): {}", groups[group - 1].why, all),
-                       count);
-    }
+    name_left_out(notes, groups, left);
     for (const std::string& condition : unsure_) {
         notes.assumed(condition);
     }

@@ -27,8 +27,17 @@ class CommandText {
     CommandText(const std::string& text, std::string name);
 
     /// The command with most flags of a script, with variables, arrays and branches filled in (shell_script.hpp). Every word
-    /// behind a flag is a value of it.
-    [[nodiscard]] static CommandText of_script(const std::string& text, std::string name);
+    /// behind a flag is a value of it. `given`: "NAME=VALUE ..." for variables that the environment sets, and "1=VALUE" for $1.
+    [[nodiscard]] static CommandText of_script(const std::string& text, std::string name,
+                                               const std::string& given = "");
+    /// Flags that are made of another file: their names, values and places in its text.
+    struct Flag {
+        std::string name;
+        std::vector<std::string> values;
+        std::size_t at = 0;
+    };
+    [[nodiscard]] static CommandText of_flags(const std::vector<Flag>& flags, const std::string& text,
+                                              std::string name);
     /// Names flags that stand for one of these groups alone by its whole name, as argparse does.
     void complete(const std::vector<FlagGroup>& groups);
 
@@ -63,6 +72,10 @@ class CommandText {
     std::vector<std::string> words_;
     std::set<std::string> used_;
 };
+
+/// Notes the names of flags or keys that are left out, by the number of their group from 1 on; 0: not understood.
+void name_left_out(ImportNotes& notes, const std::vector<FlagGroup>& groups,
+                   std::map<std::size_t, std::vector<std::string>> by_group);
 
 /// "  key: value" lines of YAML in the order given; empty values are left out.
 using YamlLines = std::vector<std::pair<std::string, std::string>>;

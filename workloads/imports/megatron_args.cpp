@@ -311,6 +311,9 @@ std::pair<std::string, std::string> recompute_of(CommandText& flags, ImportNotes
     if (flags.has("recompute-activations")) {
         granularity = "selective";
     }
+    if (flags.has("checkpoint-activations") || flags.has("activations-checkpoint-method")) {  // until 2022
+        granularity = "full";
+    }
     if (granularity.empty() && flags.has("moe-layer-recompute")) {
         return {"experts", ""};
     }
@@ -494,6 +497,9 @@ std::string zero_of(CommandText& flags) {
                : strategy == "optim_grads"        ? "2"
                : strategy == "optim_grads_params" ? "3"
                                                   : "";
+    }
+    if (const std::string stage = flags.text({"zero-stage"}); stage == "1" || stage == "2" || stage == "3") {
+        return stage;  // Megatron-DeepSpeed
     }
     return flags.has("use-distributed-optimizer") ? "1" : "";
 }
@@ -686,9 +692,9 @@ Size size_of(CommandText& flags, const Degrees& degrees, std::int64_t asked, Imp
     return {gpus, in_node};
 }
 
-Imported read_megatron_arguments(const ImportInput& input) {
-    CommandText flags = CommandText::of_script(input.bytes(), input.path());
-    flags.complete(megatron_flag_groups());
+}  // namespace
+
+Imported megatron_scenario(CommandText& flags, const ImportInput& input, const std::string& title) {
     Imported out;
     if (flags.has("vision-model-type") || flags.has("img-h")) {
         throw ConfigError({flags.error({"vision-model-type", "img-h"},
@@ -726,8 +732,7 @@ Imported read_megatron_arguments(const ImportInput& input) {
             "channels of DDR5-4800\"}, latency: 100 ns}]}";
     }
     out.text =
-        "# How long is one iteration of this Megatron-LM run? Written by 'orrery import megatron-args'.\norrery: "
-        "1\nkind: training\n" +
+        title + "\norrery: 1\nkind: training\n" +
         yaml_section("cluster", {{"nodes", std::to_string((gpus + in_node - 1) / in_node)},
                                  {"node", changes.empty() ? node : fmt::format("{{preset: {}{}}}", node, changes)}}) +
         yaml_section("model", model) + yaml_section("plan", plan) + software_of(flags);
@@ -737,13 +742,24 @@ Imported read_megatron_arguments(const ImportInput& input) {
     return out;
 }
 
+namespace {
+
+Imported read_megatron_arguments(const ImportInput& input) {
+    CommandText flags = CommandText::of_script(input.bytes(), input.path(), input.option("variables"));
+    flags.complete(megatron_flag_groups());
+    return megatron_scenario(
+        flags, input, "# How long is one iteration of this Megatron-LM run? Written by 'orrery import megatron-args'.");
+}
+
 }  // namespace
 
-extern const Importer kMegatronImporter = {"megatron-args",
-                                           "the command line or script of a Megatron-LM run, as a training scenario",
-                                           {{"gpus", "N", "GPUs of the run, where the text does not say it"},
-                                            {"node", "NAME", "what a node is (orrery list nodes)"}},
-                                           read_megatron_arguments,
-                                           "yaml"};
+extern const Importer kMegatronImporter = {
+    "megatron-args",
+    "the command line or script of a Megatron-LM run, as a training scenario",
+    {{"gpus", "N", "GPUs of the run, where the text does not say it"},
+     {"node", "NAME", "what a node is (orrery list nodes)"},
+     {"variables", "NAME=VALUE", "variables that the script takes from its environment, by spaces; 1=VALUE for $1"}},
+    read_megatron_arguments,
+    "yaml"};
 
 }  // namespace orrery::imports

@@ -25,7 +25,8 @@ const std::vector<FlagGroup>& megatron_flag_groups() {
          "account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split pipeline-model-parallel-layout "
          "no-overlap-p2p-communication overlap-p2p-communication micro-batch-size global-batch-size "
          "recompute-activations "
-         "recompute-granularity recompute-method recompute-num-layers recompute-modules moe-layer-recompute "
+         "recompute-granularity recompute-method recompute-num-layers recompute-modules checkpoint-activations "
+         "activations-checkpoint-method zero-stage moe-layer-recompute "
          "sequence-parallel tp-comm-overlap "
          "use-distributed-optimizer overlap-grad-reduce overlap-param-gather use-torch-fsdp2 use-custom-fsdp "
          "use-megatron-fsdp data-parallel-sharding-strategy use-tp-pp-dp-mapping bf16 fp16 fp8-format fp8-hybrid "
@@ -40,6 +41,7 @@ const std::vector<FlagGroup>& megatron_flag_groups() {
          "num-nodes num-gpus nodes gpus-per-node ntasks-per-node gres np ntasks is-hybrid-model hybrid-attention-ratio "
          "hybrid-mlp-ratio"},
         {true, "launcher",
+         "DDP-impl deepspeed deepspeed-config deepscale deepspeed-activation-checkpointing no-pipeline-parallel "
          "master-addr master-port node-rank rdzv-id rdzv-backend rdzv-endpoint rdzv-conf max-restarts monitor-interval "
          "tee "
          "redirects log-dir local-rank local-addr role start-method standalone run-path no-python module "
@@ -125,7 +127,8 @@ const std::vector<FlagGroup>& megatron_flag_groups() {
          "fim-eod-token sft sft-tokenizer-prompt-format legacy-tokenizer metadata-path null-tokenizer-eod-id "
          "null-tokenizer-pad-id tokenizer-special-tokens tokenizer-name-or-path defer-npy-index-mmap fast-cache-load "
          "dataset extra-vocab-size max-padding-length dataset-config train-data valid-data "
-         "use-hf-tokenizer patch-tokenizer-type renormalize-blend-weights allow-ambiguous-pad-tokens"},
+         "data-impl train-mode use-hf-tokenizer patch-tokenizer-type renormalize-blend-weights "
+         "allow-ambiguous-pad-tokens"},
         {true, "initial values, positions and constants of layers",
          "init-method-std init-method-xavier-uniform embedding-init-method-std max-position-embeddings rotary-base "
          "rotary-percent rotary-interleaved rotary-seq-len-interpolation-factor rotary-scaling-factor use-rope-scaling "
@@ -193,7 +196,8 @@ const std::vector<FlagGroup>& megatron_flag_groups() {
          "no-cpu-offloading-activations cpu-offloading-double-buffering fine-grained-activation-offloading "
          "offload-modules "
          "min-offloaded-tensor-size use-torch-optimizer-for-cpu-offload no-pin-cpu-grads no-pin-cpu-params "
-         "distribute-saved-activations"},
+         "distribute-saved-activations distribute-checkpointed-activations activations-checkpoint-num-layers "
+         "optimizer-offload-policy"},
         {false, "how communicators are built",
          "num-distributed-optimizer-instances nccl-communicator-config-path nccl-ub use-sharp sharp-enabled-group "
          "fsdp-double-buffer outer-dp-sharding-strategy init-model-with-meta-device gradient-reduce-div-fusion "

@@ -7,5 +7,7 @@
 namespace orrery::imports {
 
 [[nodiscard]] const std::vector<FlagGroup>& megatron_flag_groups();
+/// A training scenario of Megatron-Core's arguments, with the options gpus and node (megatron_args.cpp). `title`: its first comment.
+[[nodiscard]] Imported megatron_scenario(CommandText& flags, const ImportInput& input, const std::string& title);
 
 }  // namespace orrery::imports

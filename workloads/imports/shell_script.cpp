@@ -217,7 +217,12 @@ struct Variable {
 
 class Shell {
   public:
-    Shell(const std::string& text, const std::string& name) : text_(text), name_(name) {}
+    Shell(const std::string& text, const std::string& name, const std::map<std::string, std::string>& given)
+        : text_(text), name_(name) {
+        for (const auto& [variable, value] : given) {
+            variables_[variable] = {{value}, 0, "", true};
+        }
+    }
 
     ShellScript run() {
         tokens_ = Lexer(text_, out_.directives).tokens();
@@ -473,9 +478,44 @@ class Shell {
     // Sums and products of whole numbers and variables; nothing where the text is more than that.
     std::optional<std::int64_t> arithmetic(const std::string& text, std::size_t at, int depth) {
         std::size_t i = 0;
-        const std::optional<std::int64_t> value = sum(text, i, at, depth);
+        const std::optional<std::int64_t> value = choice(text, i, at, depth);
         skip(text, i);
         return i == text.size() ? value : std::nullopt;
+    }
+    // `a > b ? c : d`, and comparisons alone.
+    std::optional<std::int64_t> choice(const std::string& text, std::size_t& i, std::size_t at, int depth) {
+        const std::optional<std::int64_t> condition = comparison(text, i, at, depth);
+        skip(text, i);
+        if (!condition || i >= text.size() || text[i] != '?') {
+            return condition;
+        }
+        const std::optional<std::int64_t> yes = sum(text, ++i, at, depth + 1);
+        skip(text, i);
+        if (i >= text.size() || text[i] != ':') {
+            return std::nullopt;
+        }
+        const std::optional<std::int64_t> no = sum(text, ++i, at, depth + 1);
+        return *condition != 0 ? yes : no;
+    }
+    std::optional<std::int64_t> comparison(const std::string& text, std::size_t& i, std::size_t at, int depth) {
+        const std::optional<std::int64_t> left = sum(text, i, at, depth);
+        skip(text, i);
+        const std::string two = text.substr(std::min(i, text.size()), 2);
+        const bool with_equals = two == "<=" || two == ">=" || two == "==" || two == "!=";
+        if (!left || (!with_equals && two.substr(0, 1) != "<" && two.substr(0, 1) != ">")) {
+            return left;
+        }
+        i += with_equals ? 2 : 1;
+        const std::optional<std::int64_t> right = sum(text, i, at, depth);
+        if (!right) {
+            return std::nullopt;
+        }
+        return two == "<="     ? *left <= *right
+               : two == ">="   ? *left >= *right
+               : two == "=="   ? *left == *right
+               : two == "!="   ? *left != *right
+               : two[0] == '<' ? *left < *right
+                               : *left > *right;
     }
     static void skip(const std::string& text, std::size_t& i) {
         while (i < text.size() && is_space(text[i])) {
@@ -522,7 +562,7 @@ class Shell {
             return value && minus && *value != INT64_MIN ? std::optional(-*value) : value;
         }
         if (text[i] == '(') {
-            const std::optional<std::int64_t> value = sum(text, ++i, at, depth + 1);
+            const std::optional<std::int64_t> value = choice(text, ++i, at, depth + 1);
             skip(text, i);
             if (i >= text.size() || text[i] != ')') {
                 return std::nullopt;
@@ -890,8 +930,9 @@ class Shell {
 
 }  // namespace
 
-ShellScript read_shell_script(const std::string& text, const std::string& name) {
-    return Shell(text, name).run();
+ShellScript read_shell_script(const std::string& text, const std::string& name,
+                              const std::map<std::string, std::string>& given) {
+    return Shell(text, name, given).run();
 }
 
 }  // namespace orrery::imports

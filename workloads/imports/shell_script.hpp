@@ -8,6 +8,7 @@
 #include "sim/base/namespaces.hpp"
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,9 @@ struct ShellScript {
     std::vector<std::string> unsure;     ///< conditions that could not be decided and were taken as false
 };
 
-/// Throws ConfigError where variables expand to more than 16 MiB, or quotes and braces nest too deep. `name` is the file.
-[[nodiscard]] ShellScript read_shell_script(const std::string& text, const std::string& name);
+/// Throws ConfigError where variables expand to more than 16 MiB, or quotes and braces nest too deep. `name` is the file, `given` what
+/// the environment sets; parameters such as $1 are called "1".
+[[nodiscard]] ShellScript read_shell_script(const std::string& text, const std::string& name,
+                                            const std::map<std::string, std::string>& given = {});
 
 }  // namespace orrery::imports

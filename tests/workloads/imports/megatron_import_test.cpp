@@ -166,5 +166,12 @@ TEST_CASE("a script that is none, is cut or lacks a value says what was expected
             .find(
                 "run.sh:2:3: error: --num-layers must be a whole number from 1 to 1000000000000, not '$LAYERS', which "
                 "the script does not set") != std::string::npos);
+    CHECK(says(import_script(
+                   "NL=${1}; pretrain_gpt.py --num-layers $NL --hidden-size 64 --num-attention-heads 4 --seq-length 64",
+                   {{"variables", "1=24 X=y"}})
+                   .text,
+               "layers: 24"));
+    CHECK_THROWS_WITH_AS((void)import_script("pretrain_gpt.py --num-layers 2", {{"variables", "24"}}),
+                         doctest::Contains("--variables takes NAME=VALUE"), ConfigError);
     CHECK(problem_of("vllm serve x --tensor-parallel-size 8").find("--num-layers is missing") != std::string::npos);
 }

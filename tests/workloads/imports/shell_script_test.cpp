@@ -11,9 +11,9 @@ using namespace orrery;
 
 namespace {
 
-std::string words_of(const std::string& script) {
+std::string words_of(const std::string& script, const std::map<std::string, std::string>& given = {}) {
     std::string out;
-    for (const ShellCommand& command : read_shell_script(script, "script").commands) {
+    for (const ShellCommand& command : read_shell_script(script, "script", given).commands) {
         for (const ShellWord& word : command) {
             out += word.text + "|";
         }
@@ -33,6 +33,13 @@ TEST_CASE("a shell script gives the words of its commands") {
     CHECK(words_of("run --l '([0]*3+[1]*2)' ([1]*2)") == "run|--l|([0]*3+[1]*2)|([1]*2)|\n");
     CHECK(words_of("A=\"--l '([0] * 3)'\"; run $A") == "run|--l|([0] * 3)|\n");
     CHECK(words_of("run --x $UNSET $(date) end") == "run|--x|$UNSET|$(date)|end|\n");
+}
+
+TEST_CASE("a shell script takes what its environment and parameters are said to be") {
+    CHECK(words_of("TP=${10}; if [ $1 = 7B ]; then L=32; fi\nrun $L $TP $N", {{"1", "7B"}, {"10", "4"}, {"N", "2"}}) ==
+          "run|32|4|2|\n");
+    CHECK(words_of("TP=4; O=$(( ($TP > 1) ? 1 : 0 )); run $O $((TP == 3)) $((TP >= 4 ? TP * 2 : 7))") ==
+          "run|1|0|8|\n");
 }
 
 TEST_CASE("branches of a shell script are taken as their tests say") {
