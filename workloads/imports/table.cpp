@@ -34,6 +34,8 @@ extern const Importer kOtlpImporter;
 extern const Importer kMegatronImporter;
 extern const Importer kTorchtitanImporter;
 extern const Importer kDeepSpeedImporter;
+extern const Importer kNemoImporter;
+extern const Importer kAutomodelImporter;
 extern const Importer kVllmImporter;
 extern const Importer kSglangImporter;
 extern const Importer kTensorRtLlmImporter;
@@ -45,7 +47,7 @@ extern const Importer kHtsimImporter;
 
 const std::vector<const Importer*>& importer_table() {
     static const std::vector<const Importer*> kTable = {
-        &kPyTorchImporter, &kNsysImporter, &kChakraImporter, &kGoalImporter, &kAicbImporter, &kOtlpImporter, &kMegatronImporter, &kVllmImporter, &kSglangImporter, &kTensorRtLlmImporter, &kHuggingFaceImporter, &kGraphCsvImporter, &kGraphMlImporter, &kInfraGraphImporter, &kHtsimImporter, &kRequestsImporter, &kTorchtitanImporter, &kDeepSpeedImporter,
+        &kPyTorchImporter, &kNsysImporter, &kChakraImporter, &kGoalImporter, &kAicbImporter, &kOtlpImporter, &kMegatronImporter, &kVllmImporter, &kSglangImporter, &kTensorRtLlmImporter, &kHuggingFaceImporter, &kGraphCsvImporter, &kGraphMlImporter, &kInfraGraphImporter, &kHtsimImporter, &kRequestsImporter, &kTorchtitanImporter, &kDeepSpeedImporter, &kNemoImporter, &kAutomodelImporter,
     };
     return kTable;
 }
