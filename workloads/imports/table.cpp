@@ -44,10 +44,13 @@ extern const Importer kGraphCsvImporter;
 extern const Importer kGraphMlImporter;
 extern const Importer kInfraGraphImporter;
 extern const Importer kHtsimImporter;
+extern const Importer kAstraNetworkImporter;
+extern const Importer kNvidiaTopoImporter;
+extern const Importer kNcclTopologyImporter;
 
 const std::vector<const Importer*>& importer_table() {
     static const std::vector<const Importer*> kTable = {
-        &kPyTorchImporter, &kNsysImporter, &kChakraImporter, &kGoalImporter, &kAicbImporter, &kOtlpImporter, &kMegatronImporter, &kVllmImporter, &kSglangImporter, &kTensorRtLlmImporter, &kHuggingFaceImporter, &kGraphCsvImporter, &kGraphMlImporter, &kInfraGraphImporter, &kHtsimImporter, &kRequestsImporter, &kTorchtitanImporter, &kDeepSpeedImporter, &kNemoImporter, &kAutomodelImporter,
+        &kPyTorchImporter, &kNsysImporter, &kChakraImporter, &kGoalImporter, &kAicbImporter, &kOtlpImporter, &kMegatronImporter, &kVllmImporter, &kSglangImporter, &kTensorRtLlmImporter, &kHuggingFaceImporter, &kGraphCsvImporter, &kGraphMlImporter, &kInfraGraphImporter, &kHtsimImporter, &kRequestsImporter, &kTorchtitanImporter, &kDeepSpeedImporter, &kNemoImporter, &kAutomodelImporter, &kAstraNetworkImporter, &kNvidiaTopoImporter, &kNcclTopologyImporter,
     };
     return kTable;
 }
