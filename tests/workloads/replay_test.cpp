@@ -445,6 +445,26 @@ TEST_CASE("import: Chakra nodes may wait for absent ones only when that is allow
     CHECK(problem_of([&] { (void)import_bytes("chakra", circle); }).find("in a circle") != std::string::npos);
 }
 
+TEST_CASE("import: groups of Chakra traces stand beside them in NAME.json or comm_group.json") {
+    const std::string head = message(field(1, std::string("0.0.4")));
+    const auto number = [](const std::string& key, std::int64_t value) {
+        return field(10, field(1, key) + field(9, static_cast<std::uint64_t>(value)));  // int64_val
+    };
+    const std::string reduce =
+        message(field(1, 6) + field(2, std::string("reduce")) + field(3, 7) + number("comm_type", 0) +
+                number("comm_size", 1024) + field(10, field(1, std::string("pg_name")) + field(29, std::string("7"))));
+    const test::Folder folder;
+    const std::string first = folder.file("w.0.et", head + reduce);
+    (void)folder.file("w.1.et", head + reduce);
+    CHECK(problem_of([&] {
+              (void)import_trace("chakra", first);
+          }).find("in NAME.json or comm_group.json, such as {\"7\": [0, 1]}") != std::string::npos);
+    (void)folder.file("comm_group.json", "{\"7\": [0, 1]}");
+    CHECK(import_trace("chakra", first).groups.size() == 1);
+    (void)folder.file("w.json", "{\"8\": [0, 1]}");
+    CHECK(problem_of([&] { (void)import_trace("chakra", first); }).find("process group '7'") != std::string::npos);
+}
+
 TEST_CASE("import: records that name a thing twice, miss a rank or hold words that are not read are refused") {
     const std::string goal = "num_ranks 2\nrank 0 {\nsend 10b to 1 tag 5 LAST\n}\nrank 1 {\nrecv 10b from 0 tag 5\n}\n";
     const auto with = [&](const std::string& last) {

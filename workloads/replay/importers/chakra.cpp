@@ -254,7 +254,10 @@ class RankReader {
 
     [[nodiscard]] std::uint32_t group_of(const Node& node, std::size_t at) {
         const auto named = node.texts.find("pg_name");
-        const std::string name = named == node.texts.end() ? std::string() : named->second;
+        const double number = node.number("pg_name", -1);  // some writers keep it as a number
+        const std::string name = named != node.texts.end() ? named->second
+                                 : number >= 0             ? fmt::format("{:.0f}", number)
+                                                           : std::string();
         // Made once for each name: a group may have as many members as the job has ranks.
         if (const auto known = numbers_.find(name); known != numbers_.end()) {
             return known->second;
@@ -263,7 +266,10 @@ class RankReader {
         if (!name.empty()) {
             const auto found = groups_.find(name);
             if (found == groups_.end()) {
-                fail(at, fmt::format("process group '{}' of node {} is nowhere described", name, node.id));
+                fail(at, fmt::format(
+                             "process group '{}' of node {} is nowhere described: expected it in the trace itself, or "
+                             "beside it in NAME.json or comm_group.json, such as {{\"{}\": [0, 1]}}",
+                             name, node.id, name));
             }
             group.members = found->second;
         }
@@ -500,7 +506,10 @@ Imported import_chakra(const ImportInput& input) {
     }
     require_no_later_rank(path, folder, base, extension, files.size());
     trace.ranks = static_cast<std::uint32_t>(files.size());
-    const auto groups = groups_beside((folder / (base + ".json")).string());
+    // ASTRA-sim takes the file by its command line; these are the names that its examples and Chakra's tools give it.
+    const std::string named = (folder / (base + ".json")).string();
+    const std::string common = (folder / "comm_group.json").string();
+    const auto groups = groups_beside(std::filesystem::exists(named) ? named : common);
     for (std::uint32_t rank = 0; rank < files.size(); ++rank) {
         import_chakra_rank(read_input(files[rank]), files[rank], rank, groups, options, trace, notes);
     }
@@ -526,7 +535,7 @@ void import_chakra_rank(const std::string& bytes, const std::string& name, std::
 
 extern const Importer kChakraImporter = {
     "chakra",
-    "Chakra execution traces, NAME.0.et, NAME.1.et, ..., with groups in NAME.json",
+    "Chakra execution traces, NAME.0.et, NAME.1.et, ..., with groups in NAME.json or comm_group.json",
     {{"allow-missing", "", "nodes may wait for nodes that are not in the file; they count as done"}, kAssumeBytes},
     import_chakra};
 
