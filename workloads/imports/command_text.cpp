@@ -266,6 +266,7 @@ CommandText CommandText::of_script(const std::string& text, std::string name, co
         words.insert(words.end(), more->begin(), more->end());
     }
     std::string flag;
+    std::set<std::string> of_yaml;
     for (const ShellWord& word : words) {
         if (!is_flag(word.text)) {
             if (flag.empty()) {
@@ -278,12 +279,19 @@ CommandText CommandText::of_script(const std::string& text, std::string name, co
         const std::size_t equals = std::min(word.text.find('='), word.text.size());
         flag = plain(word.text.substr(0, equals));
         flag.erase(0, flag.find_first_not_of('-'));
+        if (flag.back() == ':') {  // "--flag: value", as Megatron-LM's test cases have it in YAML
+            flag.pop_back();
+            of_yaml.insert(flag);
+        }
         out.places_[flag] = word.at;
         out.values_[flag].clear();
         if (equals < word.text.size()) {
             out.values_[flag].push_back(word.text.substr(equals + 1));
         }
     }
+    std::erase_if(out.values_, [&](const auto& entry) {
+        return of_yaml.contains(entry.first) && entry.second == std::vector<std::string>{"false"};
+    });
     for (const auto& [known, values] : out.values_) {
         out.flags_[known] = values.empty() ? "" : values.front();
     }
@@ -344,6 +352,9 @@ std::vector<std::string> CommandText::values(const std::string& flag) {
     }
     for (const std::string& value : values_[plain(flag)]) {
         std::string part;
+        if (value[0] == '$') {
+            continue;  // a variable that only the environment sets, such as further flags
+        }
         for (const char c : value + ",") {
             if (c != ',' && c != ' ') {
                 part += c == '[' || c == ']' || c == '(' || c == ')' || c == '\'' || c == '"' ? "" : std::string(1, c);

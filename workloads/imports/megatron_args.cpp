@@ -378,14 +378,24 @@ std::string loss_of(CommandText& flags) {
     return flags.text({"cross-entropy-fusion-impl"}) == "te" ? "fused" : "compiled";
 }
 
+// Layers that the embedding and the loss count as.
+std::int64_t accounted(CommandText& flags) {
+    return (flags.has("account-for-embedding-in-pipeline-split") ? 1 : 0) +
+           (flags.has("account-for-loss-in-pipeline-split") ? 1 : 0);
+}
+
 std::int64_t chunks_of(CommandText& flags, std::int64_t pipeline, std::int64_t layers) {
     if (const auto each = flags.whole({"num-layers-per-virtual-pipeline-stage"})) {
-        if (layers % pipeline != 0 || layers / pipeline % *each != 0) {
-            throw ConfigError(
-                {flags.error({"num-layers-per-virtual-pipeline-stage"},
-                             "--num-layers-per-virtual-pipeline-stage does not divide the layers of a stage")});
+        const std::int64_t all = layers + accounted(flags);
+        if (all % pipeline != 0 || all / pipeline % *each != 0) {
+            throw ConfigError({flags.error(
+                {"num-layers-per-virtual-pipeline-stage"},
+                fmt::format(
+                    "--num-layers-per-virtual-pipeline-stage does not divide the layers of a stage, {} / {}: uneven "
+                    "stages take --num-virtual-stages-per-pipeline-rank",
+                    all, pipeline))});
         }
-        return layers / pipeline / *each;
+        return all / pipeline / *each;
     }
     return flags.whole({"num-virtual-stages-per-pipeline-rank"}, 1000).value_or(1);
 }
@@ -437,8 +447,6 @@ std::string stages_of(CommandText& flags, std::int64_t pipeline, std::int64_t ch
     const auto first = flags.whole({"decoder-first-pipeline-num-layers"});
     const auto last = flags.whole({"decoder-last-pipeline-num-layers"});
     const std::string layout = flags.text({"pipeline-model-parallel-layout"});
-    const std::int64_t embedding = flags.has("account-for-embedding-in-pipeline-split") ? 1 : 0;
-    const std::int64_t loss = flags.has("account-for-loss-in-pipeline-split") ? 1 : 0;
     std::vector<std::int64_t> parts;
     if (!layout.empty()) {
         parts = layout_of(layout);
@@ -453,26 +461,31 @@ std::string stages_of(CommandText& flags, std::int64_t pipeline, std::int64_t ch
                                          "model has {} in {} stages",
                                          sum, parts.size(), layers, pipeline))});
         }
-    } else if (pipeline > 1 && (first || last || embedding + loss > 0)) {
-        const std::vector<std::string> named = {"decoder-first-pipeline-num-layers", "decoder-last-pipeline-num-layers",
-                                                "account-for-embedding-in-pipeline-split",
-                                                "account-for-loss-in-pipeline-split"};
-        const std::int64_t even = embedding + loss > 0 ? (layers + embedding + loss) / pipeline : 0;
-        const std::int64_t front = first ? *first : even - embedding;
-        const std::int64_t back = last ? *last : even - loss;
-        const std::int64_t ends = (first || even > 0 ? 1 : 0) + (last || even > 0 ? 1 : 0);
-        const std::int64_t between = layers - (first || even > 0 ? front : 0) - (last || even > 0 ? back : 0);
-        const std::int64_t inner = pipeline - ends;
+    } else if (const std::int64_t more = accounted(flags); pipeline > 1 && more > 0) {
+        if ((layers + more) % (pipeline * chunks) != 0) {
+            throw ConfigError(
+                {flags.error({"account-for-embedding-in-pipeline-split", "account-for-loss-in-pipeline-split"},
+                             fmt::format("{} layers, embedding and loss among them, do not divide over {} stages of "
+                                         "{} chunks",
+                                         layers + more, pipeline, chunks))});
+        }
+        parts.assign(static_cast<std::size_t>(pipeline * chunks), (layers + more) / (pipeline * chunks));
+        parts.front() -= flags.has("account-for-embedding-in-pipeline-split") ? 1 : 0;
+        parts.back() -= flags.has("account-for-loss-in-pipeline-split") ? 1 : 0;
+    } else if (pipeline > 1 && (first || last)) {
+        const std::vector<std::string> named = {"decoder-first-pipeline-num-layers",
+                                                "decoder-last-pipeline-num-layers"};
+        const std::int64_t between = layers - first.value_or(0) - last.value_or(0);
+        const std::int64_t inner = pipeline - (first ? 1 : 0) - (last ? 1 : 0);
         if (between < 0 || (inner == 0 ? between != 0 : between % inner != 0)) {
             throw ConfigError(
                 {flags.error(named, fmt::format("{} layers do not divide over {} stages this way", layers, pipeline))});
         }
         for (std::int64_t part = 0; part < pipeline * chunks; ++part) {
             const std::int64_t stage = part % pipeline;
-            const std::int64_t held = stage == 0 && (first || even > 0) ? front
-                                      : stage == pipeline - 1 && (last || even > 0)
-                                          ? back
-                                          : between / std::max<std::int64_t>(1, inner);
+            const std::int64_t held = stage == 0 && first             ? *first
+                                      : stage == pipeline - 1 && last ? *last
+                                                                      : between / std::max<std::int64_t>(1, inner);
             if (held % chunks != 0) {
                 throw ConfigError({flags.error(
                     named, fmt::format("{} layers of a stage do not divide into {} chunks", held, chunks))});

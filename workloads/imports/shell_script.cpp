@@ -653,6 +653,7 @@ class Shell {
                         spend(found.items[n].size(), token.at);
                         whole += (n > 0 ? " " : "") + found.items[n];
                     }
+                    whole += found.items.empty() ? found.unknown : "";
                     value.unknown = value.unknown.empty() ? found.unknown : value.unknown;
                 }
             }
@@ -663,7 +664,7 @@ class Shell {
                 }
             }
             value.items = {whole};
-            if (whole.empty() && !value.unknown.empty() && variables_.contains(name)) {
+            if (whole == value.unknown && !whole.empty() && variables_.contains(name)) {
                 return i;  // a variable that only the environment sets leaves the earlier value as it is
             }
             variables_[name] = std::move(value);

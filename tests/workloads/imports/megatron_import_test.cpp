@@ -78,6 +78,19 @@ srun -l bash -c "python -u pretrain_gpt.py ${GPT_ARGS} ${PLAN_ARGS[@]} --save $O
     CHECK(scenario_of("ARGS=\"" + std::string(kModel) + "\"\n").find("layers: 32") != std::string::npos);
 }
 
+TEST_CASE("flags of Megatron-LM's test cases stand in YAML") {
+    const std::string text = scenario_of(
+        "ENV_VARS:\n  CUDA_DEVICE_MAX_CONNECTIONS: 1\nTEST_TYPE: regular\nMODEL_ARGS:\n  --num-layers: 12\n  "
+        "--hidden-size: 512\n"
+        "  --num-attention-heads: 8\n  --seq-length: 1024\n  --micro-batch-size: 4\n  --bf16: true\n  "
+        "--sequence-parallel: false\n"
+        "  --tensor-model-parallel-size: 2\n");
+    CHECK(says(text, "layers: 12"));
+    CHECK(says(text, "micro_batch: 4"));
+    CHECK(says(text, "precision: bf16"));
+    CHECK(text.find("sequence_parallel") == std::string::npos);
+}
+
 TEST_CASE("lists of a Megatron-LM script choose layers with experts and windows") {
     const std::string experts = "--num-experts 64 --moe-router-topk 6 --moe-ffn-hidden-size 1408 ";
     const auto moe = [&](const std::string& list) { return with_flags(experts + "--moe-layer-freq " + list); };
@@ -117,6 +130,10 @@ TEST_CASE("flags of a Megatron-LM script become keys") {
              Case{"--pipeline-model-parallel-size 2 --account-for-embedding-in-pipeline-split "
                   "--account-for-loss-in-pipeline-split",
                   "stages: [{layers: 16}, {layers: 16}]"},
+             Case{"--num-layers 30 --pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 4 "
+                  "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split",
+                  "stages: [{layers: 3}, {layers: 4}, {layers: 4}, {layers: 4}, {layers: 4}, {layers: 4}, {layers: 4}, "
+                  "{layers: 3}]"},
              Case{"--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Et*9|(t*8|)*2t*7L'", "chunks: 2"},
              Case{"--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 4",
                   "overlap: {pipeline: true}"},

@@ -33,6 +33,7 @@ TEST_CASE("a shell script gives the words of its commands") {
     CHECK(words_of("run --l '([0]*3+[1]*2)' ([1]*2)") == "run|--l|([0]*3+[1]*2)|([1]*2)|\n");
     CHECK(words_of("A=\"--l '([0] * 3)'\"; run $A") == "run|--l|([0] * 3)|\n");
     CHECK(words_of("run --x $UNSET $(date) end") == "run|--x|$UNSET|$(date)|end|\n");
+    CHECK(words_of("TP=$2\nA=\" --tp ${TP} --pp $PP --x\"\nrun $A") == "run|--tp|$2|--pp|$PP|--x|\n");
 }
 
 TEST_CASE("a shell script takes what its environment and parameters are said to be") {
