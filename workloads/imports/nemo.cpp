@@ -5,6 +5,7 @@
 // src/megatron/bridge/training/config.py (ConfigContainer as it is written out).
 
 #include "workloads/imports/megatron_flags.hpp"
+#include "workloads/imports/shell_script.hpp"
 
 #include "sim/base/error.hpp"
 #include "sim/config/yaml_tree.hpp"
@@ -13,6 +14,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 
 namespace orrery::imports {
 
@@ -81,7 +83,8 @@ const std::vector<FlagGroup>& nemo_groups() {
          "trainer.limit_val_batches trainer.limit_test_batches trainer.limit_train_batches "
          "trainer.accumulate_grad_batches "
          "trainer.accelerator trainer.use_distributed_sampler trainer.benchmark trainer.replace_sampler_ddp "
-         "trainer.num_sanity_val_steps model.seed seed"},
+         "trainer.num_sanity_val_steps model.seed seed model.pre_process model.post_process "
+         "model.apex_transformer_log_level"},
         {true, "constants of the optimizer and its schedule",
          "optimizer. scheduler. model.optim. trainer.gradient_clip_val optimizer_config_override_provider."},
         {true, "initial values, positions and constants of layers",
@@ -169,8 +172,8 @@ bool is_known(const std::string& flag) {
 
 class Nemo {
   public:
-    Nemo(const ImportInput& input, const std::string& text)
-        : input_(input), text_(text), tree_(parse_yaml(text, input.path())) {
+    Nemo(const ImportInput& input, const std::string& text, YamlNode tree)
+        : input_(input), text_(text), tree_(std::move(tree)) {
         leaves_of(tree_, "", tree_.mark, leaves_);
     }
 
@@ -361,9 +364,43 @@ class Nemo {
     std::map<std::size_t, std::vector<std::string>> left_;
 };
 
+// A command line of overrides, as Hydra takes them: "python pretrain.py model.num_layers=32 +train.micro_batch_size=2". Nothing
+// where the text has none.
+std::optional<YamlNode> overrides_of(const std::string& text, const std::string& name) {
+    if (text.find("model.") == std::string::npos || text.find("\nmodel:") != std::string::npos ||
+        text.rfind("model:", 0) == 0) {
+        return std::nullopt;
+    }
+    YamlNode root;
+    root.kind = YamlNode::Kind::map;
+    root.mark = {std::make_shared<const std::string>(name), 1, 1};
+    bool any = false;
+    for (const ShellCommand& command : read_shell_script(text, name).commands) {
+        for (const ShellWord& word : command) {
+            const std::size_t start = std::min(word.text.find_first_not_of('+'), word.text.size());
+            const std::size_t equals = word.text.find('=');
+            const std::string key = word.text.substr(start, equals == std::string::npos ? 0 : equals - start);
+            const bool plain =
+                key.find('.') != std::string::npos &&
+                key.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.") ==
+                    std::string::npos;
+            if (plain && word.unknown.empty()) {
+                try {
+                    apply_override(root, word.text.substr(start));
+                } catch (const ConfigError& error) {
+                    throw ConfigError({diagnostic_at(name, text, word.at, error.diagnostics().front().text)});
+                }
+                any = true;
+            }
+        }
+    }
+    return any ? std::optional(std::move(root)) : std::nullopt;
+}
+
 Imported read_nemo(const ImportInput& input) {
     const std::string text = input.bytes();
-    return Nemo(input, text).run();
+    std::optional<YamlNode> overrides = overrides_of(text, input.path());
+    return Nemo(input, text, overrides ? std::move(*overrides) : parse_yaml(text, input.path())).run();
 }
 
 }  // namespace

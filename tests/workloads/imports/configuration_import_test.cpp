@@ -252,6 +252,17 @@ comm_overlap: {tp_comm_overlap: false}
     }
 }
 
+TEST_CASE("overrides on a command line are a configuration of Megatron-Bridge") {
+    const std::string text =
+        scenario_of("nemo",
+                    "torchrun --nproc-per-node=8 pretrain.py \\\n  model.num_layers=32 model.hidden_size=4096 "
+                    "+model.num_attention_heads=32 train.global_batch_size=128 dataset.sequence_length=4096\n",
+                    {{"gpus", "8"}});
+    CHECK(says(text, "layers: 32"));
+    CHECK(says(text, "global_batch: 128"));
+    CHECK(says(text, "sequence: 4096"));
+}
+
 TEST_CASE("a NeMo configuration that is none or is wrong says what was expected and where") {
     CHECK(problem_of("nemo", "").find("config:1:1: error: the file is empty") == 0);
     CHECK(problem_of("nemo", "model: {hidden_size: 3}").find("expected 'model.num_layers'") != std::string::npos);
