@@ -203,18 +203,48 @@ std::pair<std::string, std::string> hybrid_of(CommandText& flags, std::int64_t h
                         flags.whole({"mamba-state-dim"}).value_or(128), flags.whole({"mamba-num-groups"}).value_or(8))};
 }
 
+// Tokens of the tokenizers that scripts name, by a part of the name in lower case.
+struct Tokenizer {
+    const char* part;
+    const char* name;
+    std::int64_t tokens;
+};
+constexpr Tokenizer kTokenizers[] = {
+    {"gpt-oss", "gpt-oss", 201088},         {"llama-4", "Llama 4", 202048},
+    {"llama-3", "Llama 3", 128256},         {"llama3", "Llama 3", 128256},
+    {"llama-2", "Llama 2", 32000},          {"llama2", "Llama 2", 32000},
+    {"mixtral", "Mixtral", 32000},          {"mistral", "Mistral", 32000},
+    {"qwen3.5", "Qwen 3.5", 248320},        {"qwen", "Qwen", 151643},
+    {"deepseek-v3", "DeepSeek-V3", 129280}, {"deepseek-v2", "DeepSeek-V2", 102400},
+    {"deepseekv2", "DeepSeek-V2", 100002},  {"gpt2bpe", "GPT-2", 50257},
+};
+const Tokenizer* tokenizer_of(std::string text) {
+    std::transform(text.begin(), text.end(), text.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    const auto found = std::find_if(std::begin(kTokenizers), std::end(kTokenizers),
+                                    [&](const Tokenizer& row) { return text.find(row.part) != std::string::npos; });
+    return found == std::end(kTokenizers) ? nullptr : found;
+}
+
 // Tokens that the tokenizer has, padded as Megatron-LM pads them: to a multiple of 128 for each tensor rank.
 std::int64_t vocabulary_of(CommandText& flags, std::int64_t tensor, ImportNotes& notes) {
     if (const auto padded = flags.whole({"padded-vocab-size"}, 1e8)) {
         return *padded;
     }
     std::optional<std::int64_t> tokens = flags.whole({"vocab-size"}, 1e8);
+    const std::int64_t extra = flags.whole({"extra-vocab-size"}, 1e8).value_or(0);
+    const std::string tokenizer = flags.text({"patch-tokenizer-type"}) + " " + flags.text({"tokenizer-model"}) + " " +
+                                  flags.text({"tokenizer-type"});
+    if (tokens && flags.text({"tokenizer-type"}) == "NullTokenizer") {
+        tokens = *tokens + 1;
+    }
+    if (const Tokenizer* known = tokenizer_of(tokenizer); !tokens && known != nullptr) {
+        tokens = known->tokens + extra;
+        notes.assumed(fmt::format("a vocabulary of {} tokens, as {}'s tokenizer has", *tokens, known->name));
+    }
     if (!tokens) {
         notes.assumed("a vocabulary of GPT-2's 50,257 tokens: the tokenizer is in a file that the command line names");
-        (void)flags.has("tokenizer-type");
         tokens = 50257;
-    } else if (flags.text({"tokenizer-type"}) == "NullTokenizer") {
-        tokens = *tokens + 1;
     }
     const std::int64_t multiple = flags.whole({"make-vocab-size-divisible-by"}, 1e6).value_or(128) * tensor;
     return (*tokens + multiple - 1) / multiple * multiple;

@@ -160,6 +160,18 @@ TEST_CASE("flags of a Megatron-LM script become keys") {
     CHECK(says(scenario_of(narrow.substr(0, narrow.find("--bf16")) + "--fp16"), "gradient_precision: fp16"));
 }
 
+TEST_CASE("a tokenizer that a Megatron-LM script names gives its vocabulary") {
+    const std::string model =
+        "pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --bf16 ";
+    CHECK(says(
+        import_script(model + "--tokenizer-type HuggingFaceTokenizer --tokenizer-model meta-llama/Llama-3.1-8B").text,
+        "vocabulary: 128256"));
+    CHECK(says(import_script(model + "--patch-tokenizer-type Qwen2Tokenizer --extra-vocab-size 421").text,
+               "vocabulary: 152064"));
+    CHECK(says(import_script(model + "--tokenizer-type Llama2Tokenizer --tokenizer-model /x/tokenizer.model").text,
+               "vocabulary: 32000"));
+}
+
 TEST_CASE("every flag of a Megatron-LM script is taken, explained or called not understood") {
     const Imported out = import_script("torchrun --nnodes 1 pretrain_gpt.py" + std::string(kModel) +
                                        "--pipeline-model-parallel-size 2 --optimizer-cpu-offload --mtp-num-layers 1 "
