@@ -162,6 +162,43 @@ TEST_CASE("a session of a data set sends each turn a delay after the answer befo
     CHECK(!given_up->follow_up(first.turn, SimTime(), false, second));
 }
 
+TEST_CASE("rows of sessions that hold whole prompts are taken as they are") {
+    const Recorded whole =
+        read_recorded(R"({"session_id":"a","timestamp":0,"input_length":1000,"output_length":100,"hash_ids":[1,2]}
+{"session_id":"a","delay":500,"input_length":1400,"output_length":50,"hash_ids":[1,2,3]}
+)",
+                      "f");
+    CHECK(whole.requests[1].prompt == 1400);
+    CHECK(whole.assumed.empty());
+}
+
+TEST_CASE("a conversation of agents waits for its answers, and one client plays one at a time") {
+    const std::string text =
+        R"({"id":"x","block_size":64,"hash_id_scope":"local","requests":[{"t":0,"type":"n","in":128,"out":10,"think_time":0,"hash_ids":[1,2]},
+            {"type":"subagent","requests":[{"t":0,"type":"n","in":70,"out":5,"hash_ids":[9,10]}]},
+            {"t":5,"type":"s","in":200,"out":20,"think_time":3,"hash_ids":[1,2,3,4]},{"t":9,"type":"s","in":90,"out":2,"think_time":1,"hash_ids":[1,7]}]})";
+    const Recorded out = read_recorded(text, "f");
+    CHECK(out.format == "weka");
+    REQUIRE(out.requests.size() == 4);
+    CHECK(out.requests[0].delay_s == -1);
+    CHECK(out.requests[1].context != out.requests[0].context);
+    CHECK(out.requests[2].context == out.requests[0].context);
+    CHECK(out.requests[2].delay_s == 3);
+    CHECK(out.requests[3].context != out.requests[2].context);  // fewer than half of the blocks before
+    RequestsSpec spec;
+    spec.arrivals = ArrivalKind::closed;
+    spec.clients = 1;
+    const Trace trace(text, spec);
+    Request first;
+    REQUIRE(trace->next(first));
+    Request none;
+    CHECK(!trace->next(none));
+    REQUIRE(trace->follow_up(first.turn, SimTime::from_seconds(2), true, none));
+    CHECK(none.prompt == 70);
+    REQUIRE(trace->follow_up(none.turn, SimTime::from_seconds(4), true, none));
+    CHECK(none.arrival.seconds() == doctest::Approx(7));
+}
+
 TEST_CASE("traces of Mooncake and Bailian are told apart by their content") {
     const std::string bailian =
         "{\"chat_id\": 0, \"parent_chat_id\": -1, \"timestamp\": 0.5, \"input_length\": 40, \"output_length\": 18, "

@@ -90,11 +90,11 @@ void Frontend::settle(std::uint32_t turn, bool served) {
     if (host_) {
         host_->settled();
     }
+    // A client of a closed loop takes another conversation when its own is over.
     if (Request next;
         turn > 0 && requests_.follow_up(turn, last_, served && !closed_, next) && !past_load(next.arrival)) {
         expect(std::move(next));
-    }
-    if (requests_.clients() > 0) {
+    } else if (requests_.clients() > 0) {
         await_next();
     }
 }

@@ -22,7 +22,9 @@ class RecordedRequests final : public RequestSource {
           adapters_(spec.adapters, spec.adapter_skew, seed, "serving") {
         for (std::size_t i = 0; i < recorded_.requests.size(); ++i) {
             if (recorded_.requests[i].session > 0) {
-                sessions_[recorded_.requests[i].session].turns.push_back(i);
+                Session& session = sessions_[recorded_.requests[i].session];
+                session.turns.push_back(i);
+                session.adds = session.adds || recorded_.requests[i].adds;
             }
         }
         const double last = scaled(recorded_.requests.back());
@@ -45,7 +47,7 @@ class RecordedRequests final : public RequestSource {
         for (; next_ < recorded_.requests.size() && !ended(); ++next_) {
             const RecordedRequest& one = recorded_.requests[next_];
             const double since = one.at_s - recorded_.requests.front().at_s;
-            if ((one.delay_s >= 0 && clients() == 0) || since < spec_.from) {
+            if (one.delay_s >= 0 || since < spec_.from) {
                 continue;
             }
             if (spec_.to > 0 && since >= spec_.to) {
@@ -71,6 +73,7 @@ class RecordedRequests final : public RequestSource {
     struct Session {
         std::vector<std::size_t> turns;  ///< requests, in order
         std::size_t answered = 0;        ///< turns that have been given
+        bool adds = false;               ///< turns hold what was said before them
     };
 
     [[nodiscard]] bool ended() const { return spec_.count > 0 && given_ == spec_.count; }
@@ -86,7 +89,7 @@ class RecordedRequests final : public RequestSource {
         request.prompt = static_cast<std::uint32_t>(one.prompt);
         request.output = static_cast<std::uint32_t>(one.output);
         request.session = one.session;
-        request.content.conversation = spec_.conversations ? request.session + 1ULL : 0;
+        request.content.conversation = one.context > 0 ? one.context : spec_.conversations ? request.session + 1ULL : 0;
         request.content.keys = one.keys;
         if (one.session > 0) {
             Session& session = sessions_[one.session];
@@ -95,8 +98,8 @@ class RecordedRequests final : public RequestSource {
             }
             const bool waited = session.answered < session.turns.size() &&
                                 recorded_.requests[session.turns[session.answered]].delay_s >= 0;
-            request.turn = waited && clients() == 0 ? one.session : 0;
-            if (waited || one.delay_s >= 0) {
+            request.turn = waited ? one.session : 0;
+            if (session.adds) {
                 say(session, one, request.content);
             }
         }

@@ -82,9 +82,13 @@ void read_results(const JsonRecords& records, Recorded& out) {
 
 void read_data(const JsonRecords& records, Recorded& out) {
     Sessions sessions;
-    std::map<std::uint32_t, double> said;     // tokens of a session so far
-    std::map<std::uint32_t, double> arrived;  // when it began to wait for an answer
-    std::uint64_t later = 0;
+    struct Said {
+        double at_s = 0;    // of the request before
+        double tokens = 0;  // of the session so far
+        std::vector<std::uint64_t> keys;
+    };
+    std::map<std::uint32_t, Said> said;
+    std::uint64_t added = 0;
     for (std::size_t i = 0; i < records.maps.size(); ++i) {
         const Json& record = records.maps[i];
         RecordedRequest one;
@@ -94,7 +98,7 @@ void read_data(const JsonRecords& records, Recorded& out) {
         const std::optional<double> stamp = number_of(record, {"timestamp"});
         const std::optional<double> delay = number_of(record, {"delay"});
         const bool follows = one.session > 0 && said.contains(one.session);
-        one.at_s = follows ? arrived[one.session] : 0;
+        one.at_s = follows ? said[one.session].at_s : 0;
         if (delay && follows && !stamp) {
             if (!(*delay >= 0 && *delay <= 1e10)) {
                 throw BadRecord{fmt::format("request {} has a delay of {:g} ms", i + 1, *delay), "delay"};
@@ -116,17 +120,24 @@ void read_data(const JsonRecords& records, Recorded& out) {
             }
         }
         if (one.session > 0) {
-            arrived[one.session] = one.at_s;
-            double& before = said[one.session];
-            later += before > 0 ? 1 : 0;
-            one.prompt += before;
-            before = one.prompt + one.output;
+            Said& before = said[one.session];
+            // Rows of some tools hold the whole prompt, those of others what a turn adds to it.
+            const bool whole =
+                before.tokens == 0 || (one.keys.empty() ? one.prompt >= before.tokens
+                                                        : !before.keys.empty() && one.keys[0] == before.keys[0]);
+            one.adds = !whole;
+            one.prompt += whole ? 0 : before.tokens;
+            one.context = whole && one.keys.empty() ? one.session : 0;
+            added += whole ? 0 : 1;
+            before = {one.at_s, one.prompt + one.output, one.keys};
         }
         out.requests.push_back(std::move(one));
     }
-    if (later > 0) {
-        out.assumed.push_back(
-            fmt::format("prompts of {} later turns hold what their session said before, as AIPerf sends them", later));
+    if (added > 0) {
+        out.assumed.push_back(fmt::format(
+            "prompts of {} later turns hold what their session said before, as AIPerf sends them: their rows "
+            "have less, or other blocks",
+            added));
     }
 }
 

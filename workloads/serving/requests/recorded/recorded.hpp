@@ -19,6 +19,8 @@ struct RecordedRequest {
     double prompt = 1;    ///< tokens
     double output = 1;
     std::uint32_t session = 0;  ///< from 1 on; 0: none
+    std::uint32_t context = 0;  ///< prompts of one begin with all that it said before; 0: of none
+    bool adds = false;          ///< the prompt holds turns of its session that its keys do not cover
     double ttft_s = -1;         ///< below 0: not measured
     double e2e_s = -1;
     std::vector<std::uint64_t> keys;  ///< of each 512 tokens of the prompt; none: nothing is known of it

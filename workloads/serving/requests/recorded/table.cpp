@@ -22,13 +22,14 @@ extern const RecordFormat kAiperfDataFormat;
 extern const RecordFormat kGenaiPerfFormat;
 extern const RecordFormat kGuidellmFormat;
 extern const RecordFormat kInferencePerfFormat;
+extern const RecordFormat kWekaFormat;
 extern const RecordFormat kShareGptFormat;
 extern const RecordFormat kLengthsFormat;
 
 const std::vector<const RecordFormat*>& record_format_table() {
     static const std::vector<const RecordFormat*> kTable = {
-        &kBenchFormat,    &kAiperfFormat,        &kAiperfDataFormat, &kGenaiPerfFormat,
-        &kGuidellmFormat, &kInferencePerfFormat, &kShareGptFormat,   &kLengthsFormat,
+        &kBenchFormat,         &kAiperfFormat, &kAiperfDataFormat, &kGenaiPerfFormat, &kGuidellmFormat,
+        &kInferencePerfFormat, &kWekaFormat,   &kShareGptFormat,   &kLengthsFormat,
     };
     return kTable;
 }
