@@ -329,8 +329,10 @@ void CommandText::complete(const std::vector<FlagGroup>& groups) {
         }
     }
     std::sort(known.begin(), known.end());
+    known.erase(std::unique(known.begin(), known.end()), known.end());
     std::vector<std::pair<std::string, std::string>> renamed;
-    for (const auto& [flag, value] : flags_) {
+    for (const auto& given : flags_) {
+        const std::string& flag = given.first;
         const auto first = std::lower_bound(known.begin(), known.end(), flag);
         const auto starts = [&](auto at) { return at != known.end() && at->rfind(flag, 0) == 0; };
         if (flag.size() > 2 && starts(first) && *first != flag && !starts(first + 1) && !flags_.contains(*first)) {
