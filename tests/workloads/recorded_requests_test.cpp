@@ -128,6 +128,12 @@ TEST_CASE("results of other load generators give requests and their latencies") 
     CHECK(lengths.format == "lengths");
     REQUIRE(lengths.requests.size() == 2);
     CHECK(lengths.requests[1].output == 8);
+    const Recorded engine = read_recorded(
+        R"({"request_id": "a", "input_toks": 5, "output_toks": 7, "arrival_time": 10.5, "queued_ts": 2.0, "first_token_ts": 2.5, "last_token_ts": 4.0})",
+        "f");
+    CHECK(engine.requests[0].at_s == 10.5);
+    CHECK(engine.requests[0].ttft_s == 0.5);
+    CHECK(engine.requests[0].e2e_s == 2);
     CHECK(read_recorded(R"([{"input_tokens": 5, "output_tokens": 7, "arrival_s": 3}])", "f").requests[0].at_s == 3);
 }
 
