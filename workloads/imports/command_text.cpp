@@ -369,9 +369,10 @@ std::vector<std::string> CommandText::values(const std::string& flag) {
 }
 
 void name_left_out(ImportNotes& notes, const std::vector<FlagGroup>& groups,
-                   std::map<std::size_t, std::vector<std::string>> by_group) {
+                   const std::map<std::size_t, std::vector<std::string>>& by_group) {
     constexpr std::size_t kNamed = 40;
-    for (auto& [group, names] : by_group) {
+    for (const auto& [group, all_names] : by_group) {
+        std::vector<std::string> names = all_names;
         const std::size_t count = names.size();
         if (count > kNamed) {
             names.resize(kNamed);

@@ -75,7 +75,7 @@ class CommandText {
 
 /// Notes the names of flags or keys that are left out, by the number of their group from 1 on; 0: not understood.
 void name_left_out(ImportNotes& notes, const std::vector<FlagGroup>& groups,
-                   std::map<std::size_t, std::vector<std::string>> by_group);
+                   const std::map<std::size_t, std::vector<std::string>>& by_group);
 
 /// "  key: value" lines of YAML in the order given; empty values are left out.
 using YamlLines = std::vector<std::pair<std::string, std::string>>;

@@ -120,7 +120,7 @@ void ConfigText::count(ImportNotes& notes, const std::vector<FlagGroup>& groups)
         left[group].push_back(printable(key, 80));
     }
     notes.read("keys", used_.size());
-    name_left_out(notes, groups, std::move(left));
+    name_left_out(notes, groups, left);
 }
 
 }  // namespace orrery::imports

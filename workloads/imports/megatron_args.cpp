@@ -541,7 +541,7 @@ std::string zero_of(CommandText& flags) {
                : strategy == "optim_grads_params" ? "3"
                                                   : "";
     }
-    if (const std::string stage = flags.text({"zero-stage"}); stage == "1" || stage == "2" || stage == "3") {
+    if (std::string stage = flags.text({"zero-stage"}); stage == "1" || stage == "2" || stage == "3") {
         return stage;  // Megatron-DeepSpeed
     }
     return flags.has("use-distributed-optimizer") ? "1" : "";

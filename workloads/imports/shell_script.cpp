@@ -460,11 +460,9 @@ class Shell {
         std::vector<ShellWord> out;
         for (ShellWord& word : words) {
             spend(word.text.size(), token.at);
-            if (word.text.rfind("-", 0) == 0 && word.text.find_first_of(" \t\n") != std::string::npos) {
-                Fields inner;  // a quoted pair: "--flag value"
-                inner.split(word.text, word.at, word.unknown);
-                append(out, inner.finish());
-            } else if (word.text.find(" --") != std::string::npos) {  // a command for bash -c
+            // A quoted pair ("--flag value"), or a command for bash -c.
+            const bool pair = word.text.rfind('-', 0) == 0 && word.text.find_first_of(" \t\n") != std::string::npos;
+            if (pair || word.text.find(" --") != std::string::npos) {
                 Fields inner;
                 inner.split(word.text, word.at, word.unknown);
                 append(out, inner.finish());
