@@ -106,8 +106,8 @@ Imported read_topology_xml(const ImportInput& input) {
     ImportNotes notes;
     notes.read("GPUs", facts.gpus);
     notes.read("NICs of 25 Gb/s and more", facts.nics);
-    if (!facts.gpu.empty() && input.option("gpu").empty()) {
-        notes.assumed(fmt::format("devices of {}, of compute capability {} (--gpu NAME; orrery list devices)",
+    if (!facts.gpu.empty() && input.option("device").empty()) {
+        notes.assumed(fmt::format("devices of {}, of compute capability {} (--device NAME; orrery list devices)",
                                   facts.gpu, *devices.begin()));
     }
     return node_scenario(input, facts, "nccl-topology", std::move(notes));

@@ -27,24 +27,24 @@ constexpr Generation kGenerations[] = {{"v100-sxm-32g", 6, 25, "nvlink3"}, {"a10
 }  // namespace
 
 std::vector<ImportOption> node_options() {
-    return {{"gpu", "NAME", "the device, where the file does not tell it (orrery list devices)"},
+    return {{"device", "NAME", "the device, where the file does not tell it (orrery list devices)"},
             {"rate", "RATE", "rate of links that the file gives none for"}};
 }
 
 Imported node_scenario(const ImportInput& input, const NodeFacts& facts, const char* format, ImportNotes notes) {
-    std::string gpu = input.option("gpu").empty() ? facts.gpu : input.option("gpu");
+    std::string gpu = input.option("device").empty() ? facts.gpu : input.option("device");
     const auto by_links = std::find_if(std::begin(kGenerations), std::end(kGenerations), [&](const Generation& row) {
         return gpu.empty() ? row.links == facts.links : gpu == row.gpu;
     });
     if (gpu.empty() && facts.links > 0 && by_links != std::end(kGenerations)) {
         gpu = by_links->gpu;
-        notes.assumed(fmt::format("devices of {}, which have {:.0f} NVLinks (--gpu NAME; orrery list devices)", gpu,
+        notes.assumed(fmt::format("devices of {}, which have {:.0f} NVLinks (--device NAME; orrery list devices)", gpu,
                                   facts.links));
     }
     if (gpu.empty()) {
-        throw ConfigError({Diagnostic{input.path(), 1, 1,
-                                      "does not say what its GPUs are: --gpu NAME takes one of 'orrery list devices'",
-                                      ErrorCode::malformed_trace}});
+        throw ConfigError({Diagnostic{
+            input.path(), 1, 1, "does not say what its GPUs are: --device NAME takes one of 'orrery list devices'",
+            ErrorCode::malformed_trace}});
     }
     const bool nvlink = facts.links > 0;
     const bool known = by_links != std::end(kGenerations);

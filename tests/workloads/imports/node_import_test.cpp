@@ -102,10 +102,10 @@ TEST_CASE("the matrix of nvidia-smi becomes a node") {
                              "collectives: nvlink4\n"}) {
         CHECK_MESSAGE(says(text, part), part);
     }
-    CHECK(says(scenario_of("nvidia-topo", matrix(8, "NV18"), {{"gpu", "b200-sxm"}}), "value: 900 GB/s"));
+    CHECK(says(scenario_of("nvidia-topo", matrix(8, "NV18"), {{"device", "b200-sxm"}}), "value: 900 GB/s"));
     CHECK(says(scenario_of("nvidia-topo", matrix(8, "NV12")), "gpu: a100-sxm-80g"));
-    CHECK(says(scenario_of("nvidia-topo", matrix(4, "SYS"), {{"gpu", "l40s"}}), "intra: pcie"));
-    CHECK(problem_of("nvidia-topo", matrix(4, "PHB")).find("does not say what its GPUs are: --gpu NAME") !=
+    CHECK(says(scenario_of("nvidia-topo", matrix(4, "SYS"), {{"device", "l40s"}}), "intra: pcie"));
+    CHECK(problem_of("nvidia-topo", matrix(4, "PHB")).find("does not say what its GPUs are: --device NAME") !=
           std::string::npos);
     CHECK(problem_of("nvidia-topo", "").find("topology:1:1: error: expected the matrix of 'nvidia-smi topo -m'") == 0);
     std::string mixed = matrix(4, "NV4");
@@ -126,7 +126,7 @@ TEST_CASE("a topology of NCCL becomes a node") {
                              "pcie_bandwidth: 51.2 GB/s"}) {
         CHECK_MESSAGE(says(text, part), part << "\n" << text);
     }
-    CHECK(says(scenario_of("nccl-topology", kNccl, {{"gpu", "h200-sxm"}}), "gpu: h200-sxm\n"));
+    CHECK(says(scenario_of("nccl-topology", kNccl, {{"device", "h200-sxm"}}), "gpu: h200-sxm\n"));
     CHECK(
         problem_of("nccl-topology", "<graphs version=\"1\"></graphs>").find("topology:1:1: error: expected <system>") ==
         0);
