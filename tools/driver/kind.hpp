@@ -67,7 +67,7 @@ class KindSpec {
     virtual void keep_marks(const YamlNode& /*root*/) {}
     /// What single fields cannot see, and what is read beside the scenario's own file.
     virtual void check(const YamlNode& /*root*/, const DataDirectory& /*data*/, Scenario& /*whole*/,
-                            std::vector<Diagnostic>& /*errors*/) {}
+                       std::vector<Diagnostic>& /*errors*/) {}
     /// What a run will take of this machine.
     [[nodiscard]] virtual RunCost cost(const Scenario& whole) const = 0;
     /// Throws ConfigError or InfeasibleError.

@@ -1,6 +1,7 @@
 #include "tools/driver/scenario_trial.hpp"
 
 #include "sim/config/yaml_tree.hpp"
+#include "tools/driver/run.hpp"
 
 #include <algorithm>
 

@@ -1,6 +1,7 @@
 #pragma once
 // Whether a scenario runs, without the time of its run.
 
+#include "tools/driver/model_cache.hpp"
 #include "tools/driver/scenario.hpp"
 
 #include <string>

@@ -4,6 +4,7 @@
 #include "tools/program/outputs.hpp"
 
 #include "sim/record/summary.hpp"
+#include "tools/driver/model_cache.hpp"
 #include "tools/driver/scenario_trial.hpp"
 #include "tools/terminal/terminal.hpp"
 #include "workloads/imports/importer.hpp"

@@ -19,7 +19,7 @@ class ContainerReader {
   public:
     ContainerReader(const std::string& text, const std::string& name) : text_(text), name_(name) {}
 
-    ShellScript read() {
+    CommandList read() {
         // Documents one after another: each is parsed where it stands, so that lines are those of the file.
         std::size_t start = 0;
         std::size_t lines = 0;
@@ -80,7 +80,7 @@ class ContainerReader {
     }
 
     void add(const YamlNode& node, const YamlNode* command, const YamlNode* arguments, std::int64_t copies) {
-        ShellCommand out;
+        CommandCall out;
         out.copies = copies;
         if (const YamlNode* image = node.find("image"); image != nullptr && image->kind == YamlNode::Kind::scalar) {
             out.words.push_back({image->scalar, place(image->mark), ""});
@@ -94,7 +94,7 @@ class ContainerReader {
                 }
             }
         }
-        std::vector<ShellCommand> scripts;
+        std::vector<CommandCall> scripts;
         for (const YamlNode* part : {command, arguments}) {
             if (part == nullptr) {
                 continue;
@@ -115,7 +115,7 @@ class ContainerReader {
         if (scripts.empty() && !out.words.empty()) {
             out_.commands.push_back(out);
         }
-        for (ShellCommand& one : scripts) {
+        for (CommandCall& one : scripts) {
             one.environment.insert(one.environment.begin(), out.environment.begin(), out.environment.end());
             one.copies = copies;
             out_.commands.push_back(std::move(one));
@@ -123,11 +123,11 @@ class ContainerReader {
     }
 
     // The words of a line go on those before it; a script of several commands stands for itself.
-    void add_line(const YamlNode& node, ShellCommand& out, std::vector<ShellCommand>& scripts) {
-        ShellScript script = read_shell(node.scalar, name_);
-        for (ShellCommand& one : script.commands) {
+    void add_line(const YamlNode& node, CommandCall& out, std::vector<CommandCall>& scripts) {
+        CommandList script = read_shell(node.scalar, name_);
+        for (CommandCall& one : script.commands) {
             for (auto* words : {&one.words, &one.environment}) {
-                for (ShellWord& word : *words) {
+                for (CommandWord& word : *words) {
                     word.at = place(node.mark);
                 }
             }
@@ -153,12 +153,12 @@ class ContainerReader {
 
     const std::string& text_;
     const std::string& name_;
-    ShellScript out_;
+    CommandList out_;
 };
 
 }  // namespace
 
-std::optional<ShellScript> read_containers(const std::string& text, const std::string& name) {
+std::optional<CommandList> read_containers(const std::string& text, const std::string& name) {
     bool yaml = false;
     for (std::size_t start = 0; start < text.size() && !yaml;) {
         for (const char* key : {"apiVersion:", "kind:", "services:", "spec:", "containers:"}) {

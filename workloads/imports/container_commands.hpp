@@ -13,6 +13,6 @@
 namespace orrery::imports {
 
 /// The commands of a text that is YAML with containers; none for any other. Throws ConfigError for broken YAML, with the line.
-[[nodiscard]] std::optional<ShellScript> read_containers(const std::string& text, const std::string& name);
+[[nodiscard]] std::optional<CommandList> read_containers(const std::string& text, const std::string& name);
 
 }  // namespace orrery::imports

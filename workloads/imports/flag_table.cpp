@@ -108,16 +108,16 @@ const FlagRow* FlagTable::find(const std::string& name, std::vector<std::string>
     return nullptr;
 }
 
-GivenFlags::GivenFlags(const FlagTable& table, const ShellCommand& command, std::size_t first, const std::string& file,
+GivenFlags::GivenFlags(const FlagTable& table, const CommandCall& command, std::size_t first, const std::string& file,
                        const std::string& text)
     : file_(file), text_(text), start_(command.words.empty() ? 0 : command.words[0].at) {
-    std::vector<ShellWord> environment = command.environment;
+    std::vector<CommandWord> environment = command.environment;
     for (std::size_t i = 0; i + 1 < first; ++i) {  // docker run -e NAME=value
         if (command.words[i].text == "-e" || command.words[i].text == "--env") {
             environment.push_back(command.words[i + 1]);
         }
     }
-    for (const ShellWord& word : environment) {
+    for (const CommandWord& word : environment) {
         GivenFlag flag;
         flag.written = word.text.substr(0, word.text.find('='));
         flag.value = word.text.substr(std::min(flag.written.size() + 1, word.text.size()));
@@ -134,7 +134,7 @@ GivenFlags::GivenFlags(const FlagTable& table, const ShellCommand& command, std:
 }
 
 // Adds the word at `i`, with its values where it is a flag, and gives the place of the next.
-std::size_t GivenFlags::add(const FlagTable& table, const std::vector<ShellWord>& words, std::size_t i) {
+std::size_t GivenFlags::add(const FlagTable& table, const std::vector<CommandWord>& words, std::size_t i) {
     const std::string& word = words[i].text;
     if (!looks_like_flag(word)) {
         words_.push_back(words[i]);

@@ -56,14 +56,14 @@ struct GivenFlag {
 /// Throws ConfigError for a flag without its value and for the beginning of several names, at their place.
 class GivenFlags {
   public:
-    GivenFlags(const FlagTable& table, const ShellCommand& command, std::size_t first, const std::string& file,
+    GivenFlags(const FlagTable& table, const CommandCall& command, std::size_t first, const std::string& file,
                const std::string& text);
     /// Adds flags of a file that the command names: maps in maps give names with dots.
     void add_file(const FlagTable& table, const std::string& yaml, const std::string& name, std::size_t at);
 
     [[nodiscard]] const std::vector<GivenFlag>& flags() const { return flags_; }
     /// Words that are neither flags nor their values.
-    [[nodiscard]] const std::vector<ShellWord>& words() const { return words_; }
+    [[nodiscard]] const std::vector<CommandWord>& words() const { return words_; }
 
     [[nodiscard]] bool given(const std::string& key) const { return last(key) != nullptr; }
     /// What the flags with an effect say, to tell one arrangement from another.
@@ -95,13 +95,13 @@ class GivenFlags {
   private:
     [[nodiscard]] const GivenFlag* last(const std::string& key) const;
     [[nodiscard]] const GivenFlag* use(const std::string& key);
-    [[nodiscard]] std::size_t add(const FlagTable& table, const std::vector<ShellWord>& words, std::size_t i);
+    [[nodiscard]] std::size_t add(const FlagTable& table, const std::vector<CommandWord>& words, std::size_t i);
 
     std::string file_;
     std::string text_;
     std::size_t start_ = 0;
     std::vector<GivenFlag> flags_;
-    std::vector<ShellWord> words_;
+    std::vector<CommandWord> words_;
     std::set<std::string> used_;
 };
 

@@ -45,14 +45,14 @@ bool is_program(const std::string& word, std::string_view program) {
 }
 
 // Whether a command handles images of containers, and does so without arguments of theirs where an image is its last word.
-bool is_image_command(const ShellCommand& command) {
-    return std::any_of(command.words.begin(), command.words.end(), [](const ShellWord& word) {
+bool is_image_command(const CommandCall& command) {
+    return std::any_of(command.words.begin(), command.words.end(), [](const CommandWord& word) {
         return word.text == "docker" || word.text == "podman" || word.text == "nerdctl" || word.text == "crictl";
     });
 }
 
 // The place behind the last of these programs in a command; 0 where there is none.
-std::size_t behind(const ShellCommand& command, const std::vector<const char*>& programs) {
+std::size_t behind(const CommandCall& command, const std::vector<const char*>& programs) {
     std::size_t out = 0;
     for (const char* program : programs) {
         const std::vector<std::string_view> parts = split(std::string_view(program), ' ');
@@ -71,7 +71,7 @@ std::size_t behind(const ShellCommand& command, const std::vector<const char*>& 
 struct Found {
     GivenFlags flags;
     const FlagTable* table;
-    const ShellCommand* command;
+    const CommandCall* command;
     bool offline = false;                ///< an engine that loads itself
     bool worker = false;                 ///< one of Dynamo's
     const LoadClient* client = nullptr;  ///< of a client, and of a program that is both
@@ -86,7 +86,7 @@ int line_of(const std::string& text, std::size_t at) {
                    text.begin(), text.begin() + static_cast<std::ptrdiff_t>(std::min(at, text.size())), '\n'));
 }
 
-std::string first_words(const ShellCommand& command) {
+std::string first_words(const CommandCall& command) {
     std::string out;
     for (std::size_t i = 0; i < std::min<std::size_t>(3, command.words.size()); ++i) {
         out += (i > 0 ? " " : "") + command.words[i].text;
@@ -163,13 +163,13 @@ class Importing {
     }
 
   private:
-    static ShellScript script_of(const std::string& text, const std::string& name) {
-        std::optional<ShellScript> containers = read_containers(text, name);
+    static CommandList script_of(const std::string& text, const std::string& name) {
+        std::optional<CommandList> containers = read_containers(text, name);
         return containers ? std::move(*containers) : read_shell(text, name);
     }
 
     void find() {
-        for (const ShellCommand& command : script_.commands) {
+        for (const CommandCall& command : script_.commands) {
             std::size_t first = behind(command, engine_.offline);
             const bool offline = first > 0;
             const std::size_t worker = behind(command, {engine_.worker});
@@ -199,13 +199,13 @@ class Importing {
 
     // The file has no server of this engine: says what it has.
     [[noreturn]] void refuse_foreign() const {
-        const ShellCommand* shown = script_.commands.empty() ? nullptr : &script_.commands[0];
+        const CommandCall* shown = script_.commands.empty() ? nullptr : &script_.commands[0];
         std::string instead;
         const std::pair<const char*, std::vector<const char*>> engines[] = {
             {"vllm-args", {"vllm serve", "vllm.entrypoints.openai.api_server", "vllm-openai*"}},
             {"sglang-args", {"sglang.launch_server", "sglang serve"}},
             {"trtllm-args", {"trtllm-serve", "trtllm-bench"}}};
-        for (const ShellCommand& command : script_.commands) {
+        for (const CommandCall& command : script_.commands) {
             for (const auto& [importer, programs] : engines) {
                 if (instead.empty() && behind(command, programs) > 0) {
                     shown = &command;
@@ -264,7 +264,7 @@ class Importing {
             out.push_back(flag.written);
             out.push_back(flag.value);
         }
-        for (const ShellWord& word : server.command->words) {
+        for (const CommandWord& word : server.command->words) {
             out.push_back(word.text);
         }
         return out;
@@ -472,8 +472,8 @@ class Importing {
                 .replace(0, std::string(engine_.table).size(),
                          std::string(engine_.table).substr(0, std::string(engine_.table).find('-')));
         std::string out;
-        const auto look = [&](const ShellCommand& command, bool image) {
-            for (const ShellWord& word : command.words) {
+        const auto look = [&](const CommandCall& command, bool image) {
+            for (const CommandWord& word : command.words) {
                 std::size_t at = word.text.find(requirement);
                 at = at == std::string::npos ? at : at + requirement.size();
                 if (image && at == std::string::npos && word.text.find('/') != std::string::npos) {
@@ -488,7 +488,7 @@ class Importing {
                 }
             }
         };
-        for (const ShellCommand& command : script_.commands) {
+        for (const CommandCall& command : script_.commands) {
             const std::string& program = command.words[0].text;
             const bool starts =
                 &command == server.command && (program == "docker" || program == "podman" || program == "sudo" ||
@@ -618,7 +618,7 @@ class Importing {
     const ServingEngine& engine_;
     const DataDirectory& data_;
     std::string text_;
-    ShellScript script_;
+    CommandList script_;
     FlagTable server_table_, offline_table_, worker_table_;
     std::vector<FlagTable> client_tables_;
     FoundCommands found_;

@@ -29,7 +29,7 @@ std::size_t assigned_name(const std::string& word) {
     return named ? equals : 0;
 }
 
-using ShellVariables = std::map<std::string, std::vector<ShellWord>>;
+using ShellVariables = std::map<std::string, std::vector<CommandWord>>;
 
 // A sum of whole numbers and variables, as in $((2 * N + 1)).
 class Arithmetic {
@@ -117,7 +117,7 @@ class ShellReader {
   public:
     ShellReader(const std::string& text, const std::string& name) : text_(text), name_(name) {}
 
-    ShellScript read() {
+    CommandList read() {
         while (at_ < text_.size()) {
             step();
         }
@@ -262,7 +262,7 @@ class ShellReader {
     }
 
     // Of a quoted variable one word, unless it is all words of an array.
-    void insert(const std::vector<ShellWord>& values, bool quoted, bool all) {
+    void insert(const std::vector<CommandWord>& values, bool quoted, bool all) {
         for (std::size_t i = 0; i < values.size(); ++i) {
             if (i > 0 && quoted && !all) {
                 append(" ");
@@ -367,7 +367,7 @@ class ShellReader {
 
     void finish_command() {
         finish_word();
-        std::vector<ShellWord>& words = command_.words;
+        std::vector<CommandWord>& words = command_.words;
         if (words.size() > 3 && words[0].text == "for" && words[2].text == "in" && words[3].unset.empty()) {
             variables_[words[1].text] = {words[3]};
             out_.loops.push_back(
@@ -379,9 +379,9 @@ class ShellReader {
             words.erase(words.begin());
         }
         const auto command = std::find_if(words.begin(), words.end(),
-                                          [](const ShellWord& word) { return assigned_name(word.text) == 0; });
+                                          [](const CommandWord& word) { return assigned_name(word.text) == 0; });
         const bool sets = command == words.end() || exports;
-        std::vector<ShellWord> environment = exported_;
+        std::vector<CommandWord> environment = exported_;
         for (auto word = words.begin(); word != command; ++word) {
             if (sets) {
                 const std::size_t equals = assigned_name(word->text);
@@ -428,20 +428,20 @@ class ShellReader {
     const std::string& text_;
     const std::string& name_;
     std::size_t at_ = 0;
-    ShellWord word_;
+    CommandWord word_;
     bool in_word_ = false;
     Redirect redirects_ = Redirect::none;
     std::string array_;  ///< the array whose words are read; empty: none
     std::string target_, delimiter_;
     std::size_t expanded_ = 0;
-    ShellCommand command_;
-    std::vector<ShellWord> exported_;
+    CommandCall command_;
+    std::vector<CommandWord> exported_;
     ShellVariables variables_;
-    ShellScript out_;
+    CommandList out_;
 };
 
 // The script that a command gives a shell, as in bash -c 'vllm serve ...'; null where there is none.
-const ShellWord* script_in(const ShellCommand& command) {
+const CommandWord* script_in(const CommandCall& command) {
     for (std::size_t i = 1; i + 1 < command.words.size(); ++i) {
         const std::string shell = command.words[i - 1].text.substr(command.words[i - 1].text.rfind('/') + 1);
         const std::string& option = command.words[i].text;
@@ -481,20 +481,20 @@ std::string without_prose(const std::string& text) {
 
 }  // namespace
 
-ShellScript read_shell(const std::string& text, const std::string& name) {
+CommandList read_shell(const std::string& text, const std::string& name) {
     const std::string commands = without_prose(text);
-    ShellScript out = ShellReader(commands, name).read();
-    const std::vector<ShellCommand> outer = std::move(out.commands);
+    CommandList out = ShellReader(commands, name).read();
+    const std::vector<CommandCall> outer = std::move(out.commands);
     out.commands.clear();
-    for (const ShellCommand& command : outer) {
-        const ShellWord* script = script_in(command);
+    for (const CommandCall& command : outer) {
+        const CommandWord* script = script_in(command);
         if (script == nullptr) {
             out.commands.push_back(command);
             continue;
         }
-        for (ShellCommand& inner : ShellReader(script->text, name).read().commands) {
+        for (CommandCall& inner : ShellReader(script->text, name).read().commands) {
             for (auto* words : {&inner.words, &inner.environment}) {
-                for (ShellWord& word : *words) {
+                for (CommandWord& word : *words) {
                     word.at = script->at;
                 }
             }

@@ -14,25 +14,25 @@
 
 namespace orrery::imports {
 
-struct ShellWord {
+struct CommandWord {
     std::string text;
     std::size_t at = 0;  ///< bytes behind the start of the script
     std::string unset;   ///< the first variable in it that has no value; it stands in the text as written
 };
 
-struct ShellCommand {
-    std::int64_t copies = 1;             ///< that a manifest starts
-    std::vector<ShellWord> environment;  ///< NAME=value before the command, and what was exported until then
-    std::vector<ShellWord> words;
+struct CommandCall {
+    std::int64_t copies = 1;               ///< that a manifest starts
+    std::vector<CommandWord> environment;  ///< NAME=value before the command, and what was exported until then
+    std::vector<CommandWord> words;
 };
 
-struct ShellScript {
-    std::vector<ShellCommand> commands;
+struct CommandList {
+    std::vector<CommandCall> commands;
     std::map<std::string, std::string> files;  ///< that here-documents write
     std::vector<std::string> loops;            ///< what was taken of each, such as "n=1, the first of 3 in a loop"
 };
 
 /// `name` is the file, for messages. Throws ConfigError where a quote does not end, and where variables expand to more than 16 MiB.
-[[nodiscard]] ShellScript read_shell(const std::string& text, const std::string& name);
+[[nodiscard]] CommandList read_shell(const std::string& text, const std::string& name);
 
 }  // namespace orrery::imports

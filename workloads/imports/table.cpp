@@ -50,7 +50,12 @@ extern const Importer kNcclTopologyImporter;
 
 const std::vector<const Importer*>& importer_table() {
     static const std::vector<const Importer*> kTable = {
-        &kPyTorchImporter, &kNsysImporter, &kChakraImporter, &kGoalImporter, &kAicbImporter, &kOtlpImporter, &kMegatronImporter, &kVllmImporter, &kSglangImporter, &kTensorRtLlmImporter, &kHuggingFaceImporter, &kGraphCsvImporter, &kGraphMlImporter, &kInfraGraphImporter, &kHtsimImporter, &kRequestsImporter, &kTorchtitanImporter, &kDeepSpeedImporter, &kNemoImporter, &kAutomodelImporter, &kAstraNetworkImporter, &kNvidiaTopoImporter, &kNcclTopologyImporter,
+        &kPyTorchImporter,      &kNsysImporter,        &kChakraImporter,       &kGoalImporter,
+        &kAicbImporter,         &kOtlpImporter,        &kMegatronImporter,     &kVllmImporter,
+        &kSglangImporter,       &kTensorRtLlmImporter, &kHuggingFaceImporter,  &kGraphCsvImporter,
+        &kGraphMlImporter,      &kInfraGraphImporter,  &kHtsimImporter,        &kRequestsImporter,
+        &kTorchtitanImporter,   &kDeepSpeedImporter,   &kNemoImporter,         &kAutomodelImporter,
+        &kAstraNetworkImporter, &kNvidiaTopoImporter,  &kNcclTopologyImporter,
     };
     return kTable;
 }

@@ -1,6 +1,7 @@
 // Command lines of serving engines as people write them: each becomes a scenario that runs, or is refused with what is missing.
 
 #include "tests/support/support.hpp"
+#include "tools/driver/model_cache.hpp"
 #include "tools/driver/scenario_trial.hpp"
 #include "workloads/imports/flag_table.hpp"
 #include "workloads/imports/importer.hpp"
