@@ -2,6 +2,7 @@
 
 #include "sim/config/yaml_tree.hpp"
 #include "tools/driver/run.hpp"
+#include "tools/driver/run_cost.hpp"
 
 #include <algorithm>
 
@@ -25,6 +26,20 @@ std::string trial_problem(const std::string& text, ModelCache& models) {
         return refused ? "a request is longer than the cache or than 'max_context'" : "";
     } catch (const InfeasibleError& error) {
         return error.what();
+    }
+}
+
+TrialResult try_scenario(const std::string& path, ModelCache& models) {
+    constexpr double kLongest = 10;  // s
+    try {
+        const Scenario scenario = load_scenario(path, {}, models.data());
+        if (expected_cost(scenario).seconds > kLongest) {
+            return {Trial::too_long, ""};
+        }
+        (void)run_scenario(scenario, models, {});
+        return {Trial::runs, ""};
+    } catch (const Error& error) {
+        return {Trial::fails, error.what()};
     }
 }
 

@@ -12,4 +12,12 @@ namespace orrery::driver {
 /// them is found: memory, degrees, a length beyond the cache. Throws ConfigError for a text that is no scenario.
 [[nodiscard]] std::string trial_problem(const std::string& text, ModelCache& models);
 
+enum class Trial { runs, fails, too_long };
+struct TrialResult {
+    Trial outcome;
+    std::string problem;  ///< where it fails
+};
+/// Runs the scenario of a file where that takes up to some ten seconds.
+[[nodiscard]] TrialResult try_scenario(const std::string& path, ModelCache& models);
+
 }  // namespace orrery::driver

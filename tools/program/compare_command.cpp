@@ -2,6 +2,7 @@
 
 #include "sim/base/input_file.hpp"
 #include "sim/base/text.hpp"
+#include "sim/record/json_text.hpp"
 #include "sim/record/metric_table.hpp"
 #include "tools/driver/kind.hpp"
 #include "tools/driver/scenario.hpp"
@@ -11,7 +12,6 @@
 #include "tools/report/svg.hpp"
 #include "tools/terminal/terminal.hpp"
 #include "workloads/imports/importer.hpp"
-#include "workloads/imports/json_text.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -29,6 +29,15 @@ int command_import(const CommandLine& line, const DataDirectory& data) {
     if (line.quiet()) {
         return 0;
     }
+    std::string use = imported.use;
+    if (imported.scenario && out != "-") {
+        const TrialResult trial = try_scenario(out, models);
+        if (trial.outcome == Trial::fails) {
+            use = fmt::format("'orrery run' when this is mended: {}", trial.problem);
+        } else if (trial.outcome == Trial::too_long) {
+            use = "'orrery run', which checks it";
+        }
+    }
     std::vector<std::vector<std::string>> rows = imported.facts;
     const auto add = [&](const char* how, const ImportNotes::Counts& counts) {
         for (const auto& [what, count] : counts) {
@@ -43,7 +52,7 @@ int command_import(const CommandLine& line, const DataDirectory& data) {
     const Terminal terminal = line.terminal();
     terminal.heading(out);
     terminal.table({}, rows);
-    say("a scenario takes it with {}\n", imported.use);
+    say("a scenario takes it with {}\n", use);
     return 0;
 }
 

@@ -113,6 +113,7 @@ Imported read_network(const ImportInput& input) {
         "levels:\n{}collective: {{op: "
         "all-reduce, algorithm: ring, size: 64 MiB}}\n",
         hosts, levels);
+    out.scenario = true;
     out.use = "'orrery run' as it is, or its 'cluster:' in another scenario";
     out.facts = {{"NPUs", fmt::format("{:.0f}", hosts)}};
     out.notes.read("dimensions", file.dimensions());

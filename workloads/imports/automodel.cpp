@@ -135,6 +135,7 @@ Imported read_automodel(const ImportInput& input) {
                       {"adapters", rank ? fmt::format("{{rank: {}}}", *rank) : ""},
                       {"overlap", data * context > 1 ? "{data: true}" : ""}}) +
         "software: pytorch-fsdp2\n";
+    out.scenario = true;
     out.use = "'orrery run' as it is";
     config.count(out.notes, automodel_groups());
     out.facts.push_back({"GPUs", std::to_string(gpus)});

@@ -182,6 +182,7 @@ class DeepSpeed {
                  {"overlap",
                   config_.text({"zero_optimization.overlap_comm"}) != "false" && gpus > 1 ? "{data: true}" : ""}}) +
             "software: pytorch-fsdp\n";
+        out_.scenario = true;
         out_.use = "'orrery run' as it is";
         config_.count(out_.notes, deepspeed_groups());
         if (arguments_) {

@@ -4,7 +4,7 @@
 #include "sim/base/text.hpp"
 #include "sim/config/units.hpp"
 #include "sim/config/yaml_tree.hpp"
-#include "workloads/imports/json_text.hpp"
+#include "sim/record/json_text.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

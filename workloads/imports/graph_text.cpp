@@ -273,6 +273,7 @@ Imported GraphText::as_scenario(const ImportInput& input, const char* format, Im
         format, hosts, rate_text(host_rate), host_latency >= 0 ? fmt::format("    latency: {} s\n", host_latency) : "",
         switch_lines);
     out.text += (lines.empty() ? "" : "    links:\n" + lines) + "traffic: {pattern: permutation, size: 16 MiB}\n";
+    out.scenario = true;
     out.use = "'orrery run' as it is, or its 'cluster:' in another scenario";
     out.facts = {{"hosts", std::to_string(hosts)}, {"switches", std::to_string(switches)}};
     notes.read("vertices", vertices_.size());

@@ -6,8 +6,8 @@
 #include "sim/base/error.hpp"
 #include "sim/base/text.hpp"
 #include "sim/config/fields.hpp"
+#include "sim/record/json_text.hpp"
 #include "workloads/imports/command_text.hpp"
-#include "workloads/imports/json_text.hpp"
 #include "workloads/model/model_names.hpp"
 #include "workloads/model/model_spec.hpp"
 

@@ -299,6 +299,7 @@ Imported as_tree(const TopologyFile& topo) {
         "orrery: 1\nkind: network\ncluster:\n  hosts: {}\n  fabric: {{{}, link: {}, latency: {} ns}}\n"
         "traffic: {{pattern: permutation, size: 16 MiB}}\n",
         topo.hosts(), shape, gbps(topo.tier(0).get(Of::speed)), topo.latency(0));
+    out.scenario = true;
     out.use = "'orrery run' as it is, or its 'cluster:' in another scenario";
     out.facts = {{"hosts", fmt::format("{}", topo.hosts())}, {"switches", fmt::format("{}", switches)}};
     return out;

@@ -8,6 +8,7 @@
 
 #include "sim/base/error.hpp"
 #include "sim/config/data_directory.hpp"
+#include "sim/record/json_text.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -93,16 +94,13 @@ class ImportInput {
 struct Imported {
     std::string text;                             ///< the file to write
     std::string use;                              ///< what a scenario says to take it
+    bool scenario = false;                        ///< the file is one, and nobody has looked yet whether it runs
     std::vector<std::vector<std::string>> facts;  ///< key and value, for people
     ImportNotes notes;
     std::vector<std::pair<std::string, std::string>> engine;  ///< of a model: keys of its checkpoint's precision
 };
 
 inline constexpr std::uint32_t kMostRanks = 1U << 20U;
-
-/// Something wrong with what stands `offset` bytes behind the start of a text, which is that of `file`.
-[[nodiscard]] Diagnostic diagnostic_at(const std::string& file, std::string_view text, std::size_t offset,
-                                       const std::string& problem);
 
 /// One row of the table.
 struct Importer {

@@ -779,6 +779,7 @@ Imported megatron_scenario(CommandText& flags, const ImportInput& input, const s
         yaml_section("cluster", {{"nodes", std::to_string((gpus + in_node - 1) / in_node)},
                                  {"node", changes.empty() ? node : fmt::format("{{preset: {}{}}}", node, changes)}}) +
         yaml_section("model", model) + yaml_section("plan", plan) + software_of(flags);
+    out.scenario = true;
     out.use = "'orrery run' as it is";
     flags.count(out.notes, megatron_flag_groups());
     out.facts.push_back({"GPUs", std::to_string(gpus)});

@@ -87,6 +87,7 @@ Imported node_scenario(const ImportInput& input, const NodeFacts& facts, const c
     if (nvlink && !facts.switched && facts.gpus > 2) {
         notes.assumed("links of a GPU to all others, whichever of them it sends to, as through NVSwitch");
     }
+    out.scenario = true;
     out.use = "'orrery run' as it is, or its 'node:' in another scenario";
     out.facts = {{"GPUs", std::to_string(facts.gpus)}, {"NICs", std::to_string(facts.nics)}};
     out.notes = std::move(notes);

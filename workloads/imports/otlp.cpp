@@ -11,8 +11,8 @@
 
 #include "sim/base/error.hpp"
 #include "sim/config/units.hpp"
+#include "sim/record/json_text.hpp"
 #include "workloads/imports/importer.hpp"
-#include "workloads/imports/json_text.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

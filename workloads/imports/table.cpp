@@ -22,15 +22,10 @@ extern const Importer kAicbImporter;
 
 }  // namespace orrery::replay
 
-namespace orrery::serving {
-
-extern const Importer kRequestsImporter;
-
-}  // namespace orrery::serving
-
 namespace orrery::imports {
 
 extern const Importer kOtlpImporter;
+extern const Importer kRequestsImporter;
 extern const Importer kMegatronImporter;
 extern const Importer kTorchtitanImporter;
 extern const Importer kDeepSpeedImporter;
@@ -143,14 +138,6 @@ std::uint32_t ImportInput::whole_option(const std::string& name) const {
                           ErrorCode::command_line);
     }
     return static_cast<std::uint32_t>(value);
-}
-
-Diagnostic diagnostic_at(const std::string& file, std::string_view text, std::size_t offset,
-                         const std::string& problem) {
-    const std::string_view before = text.substr(0, offset);
-    const std::size_t line_start = before.rfind('\n') + 1;  // 0 where there is none
-    return {file, 1 + static_cast<int>(std::count(before.begin(), before.end(), '\n')),
-            1 + static_cast<int>(before.size() - line_start), problem, ErrorCode::malformed_trace};
 }
 
 std::string Importer::default_output(const std::string& input) const {

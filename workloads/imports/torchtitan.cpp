@@ -298,6 +298,7 @@ Imported read_torchtitan(const ImportInput& input) {
              {"loss", compiled ? "online" : "separate"},
              {"overlap", overlap.empty() ? "" : fmt::format("{{{}}}", fmt::join(overlap, ", "))}}) +
         "software: pytorch-fsdp2\n";
+    out.scenario = true;
     out.use = "'orrery run' as it is";
     config.count(out.notes, groups());
     out.facts.push_back({"GPUs", std::to_string(gpus)});

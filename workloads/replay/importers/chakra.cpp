@@ -8,7 +8,7 @@
 #include "sim/base/error.hpp"
 #include "sim/base/input_file.hpp"
 #include "sim/config/units.hpp"
-#include "workloads/imports/json_text.hpp"
+#include "sim/record/json_text.hpp"
 
 #include <fmt/format.h>
 #include <google/protobuf/io/coded_stream.h>

@@ -2,7 +2,7 @@
 
 #include "sim/base/error.hpp"
 #include "sim/config/units.hpp"
-#include "workloads/imports/json_text.hpp"
+#include "sim/record/json_text.hpp"
 #include "workloads/replay/activities.hpp"
 #include "workloads/replay/importers/program.hpp"
 #include "workloads/replay/work.hpp"

@@ -1,6 +1,5 @@
 #include "sim/base/error.hpp"
-#include "workloads/imports/importer.hpp"
-#include "workloads/imports/json_text.hpp"
+#include "sim/record/json_text.hpp"
 #include "workloads/serving/requests/formats/trace_format.hpp"
 #include "workloads/serving/requests/request_sources.hpp"
 

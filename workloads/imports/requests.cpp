@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-namespace orrery::serving {
+namespace orrery::imports {
 
 namespace {
 
@@ -44,4 +44,4 @@ extern const Importer kRequestsImporter = {"requests",
                                            read_requests,
                                            "csv"};
 
-}  // namespace orrery::serving
+}  // namespace orrery::imports

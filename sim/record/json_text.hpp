@@ -1,5 +1,5 @@
 #pragma once
-// Where JSON is broken.
+// Where a text is broken.
 
 #include "sim/base/error.hpp"
 
@@ -7,7 +7,11 @@
 #include <string>
 #include <string_view>
 
-namespace orrery::imports {
+namespace orrery::record {
+
+/// Something wrong with what stands `offset` bytes behind the start of a text, which is that of `file`.
+[[nodiscard]] Diagnostic diagnostic_at(const std::string& file, std::string_view text, std::size_t offset,
+                                       const std::string& problem);
 
 /// What the parser says of broken JSON, at its line and column; `lines`: those of the file before the text that was parsed.
 [[nodiscard]] Diagnostic json_problem(const std::string& file, const std::exception& problem, int lines = 0);
@@ -18,4 +22,4 @@ namespace orrery::imports {
 /// Throws ConfigError for such a text.
 void require_shallow_json(std::string_view text, const std::string& file);
 
-}  // namespace orrery::imports
+}  // namespace orrery::record

@@ -1,9 +1,17 @@
-#include "workloads/imports/json_text.hpp"
+#include "sim/record/json_text.hpp"
 
 #include <algorithm>
 #include <cstdio>
 
-namespace orrery::imports {
+namespace orrery::record {
+
+Diagnostic diagnostic_at(const std::string& file, std::string_view text, std::size_t offset,
+                         const std::string& problem) {
+    const std::string_view before = text.substr(0, offset);
+    const std::size_t line_start = before.rfind('\n') + 1;  // 0 where there is none
+    return {file, 1 + static_cast<int>(std::count(before.begin(), before.end(), '\n')),
+            1 + static_cast<int>(before.size() - line_start), problem, ErrorCode::malformed_trace};
+}
 
 Diagnostic json_problem(const std::string& file, const std::exception& problem, int lines) {
     // "[json.exception.parse_error.101] parse error at line 2, column 5: syntax error while ..."
@@ -46,4 +54,4 @@ void require_shallow_json(std::string_view text, const std::string& file) {
     }
 }
 
-}  // namespace orrery::imports
+}  // namespace orrery::record
