@@ -69,3 +69,25 @@ TEST_CASE("training takes checkpoints in 16 bits by their names and refuses othe
                             "name the preset 'qwen3-32b'") != std::string::npos,
                   said);
 }
+
+TEST_CASE("every preset of a model survives its resolved scenario, served and trained") {
+    int served = 0;
+    for (const std::string& name : test::data().names(kModelPresets)) {
+        for (const char* rest :
+             {"kind: serving\nmodel: {}\n", "kind: training\nmodel: {}\nplan: {{global_batch: 8}}\n"}) {
+            const std::string text =
+                "orrery: 1\ncluster: {nodes: 1, node: dgx-h100}\n" + fmt::format(fmt::runtime(rest), name);
+            std::string once;
+            try {
+                once = resolved_json(test::scenario(text));
+            } catch (const ConfigError&) {
+                continue;  // a kind may not have what the model is made of
+            }
+            ++served;
+            std::string twice;
+            CHECK_NOTHROW_MESSAGE(twice = resolved_json(test::scenario(once)), name);
+            CHECK_MESSAGE(twice == once, name);
+        }
+    }
+    CHECK(served > 200);
+}

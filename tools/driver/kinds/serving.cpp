@@ -391,8 +391,9 @@ void describe_needs(Fields& fields, const ServingKind& s, const ClusterSpec& clu
     fields.needs("engine.dispatch", experts && groups, "experts on several attention groups (groups)");
     fields.needs("engine.scaling", experts && engine.experts.value_or(engine.weights) == Precision::fp8,
                  "a model with experts in fp8 (experts or weights)");
-    fields.needs("model.window", s.model.latent.kv_rank == 0,
-                 "attention that is not latent, where requests are served");
+    for (const char* key : {"model.window", "model.full_every"}) {
+        fields.needs(key, s.model.latent.kv_rank == 0, "attention that is not latent, where requests are served");
+    }
     const bool fair = engine.split
                           ? engine.prefill.scheduler.needs().sessions || engine.decode.scheduler.needs().sessions
                           : engine.mixed.scheduler.needs().sessions;
