@@ -52,6 +52,7 @@ void KindSpec::run_on_simgrid(const Scenario&, const RunOptions&, const Fabric&,
     throw InternalError("a kind that goes on SimGrid does not say how");
 }
 
+OwnSpec::OwnSpec() = default;
 OwnSpec::OwnSpec(std::unique_ptr<KindSpec> spec) : spec_(std::move(spec)) {}
 OwnSpec::OwnSpec(const OwnSpec& other) : spec_(other.spec_ != nullptr ? other.spec_->copy() : nullptr) {}
 OwnSpec::OwnSpec(OwnSpec&& other) noexcept = default;

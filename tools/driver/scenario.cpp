@@ -3,6 +3,7 @@
 #include "sim/base/input_file.hpp"
 #include "sim/base/random.hpp"
 #include "tools/driver/expect_key.hpp"
+#include "tools/driver/given_faults.hpp"
 #include "tools/driver/job.hpp"
 #include "tools/driver/kind.hpp"
 #include "tools/driver/named_model.hpp"

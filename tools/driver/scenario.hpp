@@ -19,7 +19,7 @@ struct KindRow;
 /// Holds what a kind adds to a scenario. Copies are deep.
 class OwnSpec {
   public:
-    OwnSpec() = default;
+    OwnSpec();
     explicit OwnSpec(std::unique_ptr<KindSpec> spec);
     OwnSpec(const OwnSpec& other);
     OwnSpec(OwnSpec&& other) noexcept;

@@ -2,6 +2,7 @@
 // What the sections of a scenario say together: budgets and limits of power, and what a fabric can do at a fidelity.
 
 #include "tools/driver/scenario.hpp"
+#include "workloads/model/model_spec.hpp"
 
 namespace orrery::driver {
 
