@@ -300,3 +300,22 @@ TEST_CASE("init never writes over a file, which may have been edited, without --
     CHECK(orrery_command(init + " --force").code == 0);
     CHECK(read(file) != edited);
 }
+
+TEST_CASE("an importer says that its scenario runs as it is where a run has shown it, and else why not") {
+    const Folder folder;
+    const auto imported = [&](const char* layers) {
+        const std::string script = folder.file("train.sh", fmt::format("torchrun pretrain_gpt.py --num-layers {} "
+                                                                       "--hidden-size 8192 --num-attention-heads 64 "
+                                                                       "--seq-length 2048 --micro-batch-size 1 "
+                                                                       "--global-batch-size 8 --bf16 "
+                                                                       "--tensor-model-parallel-size 8\n",
+                                                                       layers));
+        return orrery_command(fmt::format("import megatron-args {} -o {} --force", script, folder.file("t.yaml")));
+    };
+    const Outcome fits = imported("4");
+    CHECK(fits.code == 0);
+    CHECK_MESSAGE(fits.text.find("'orrery run' as it is") != std::string::npos, fits.text);
+    const Outcome larger = imported("400");
+    CHECK_MESSAGE(larger.text.find("'orrery run' when this is mended: ") != std::string::npos, larger.text);
+    CHECK_MESSAGE(larger.text.find("as it is") == std::string::npos, larger.text);
+}

@@ -30,8 +30,8 @@ int command_import(const CommandLine& line, const DataDirectory& data) {
         return 0;
     }
     std::string use = imported.use;
-    if (imported.scenario && out != "-") {
-        const TrialResult trial = try_scenario(out, models);
+    if (imported.scenario) {
+        const TrialResult trial = out == "-" ? TrialResult{Trial::too_long, ""} : try_scenario(out, models);
         if (trial.outcome == Trial::fails) {
             use = fmt::format("'orrery run' when this is mended: {}", trial.problem);
         } else if (trial.outcome == Trial::too_long) {
