@@ -10,7 +10,9 @@
 #include <doctest/doctest.h>
 #undef m_scale
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +21,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -192,6 +195,7 @@ class Workers {
 
   private:
     static constexpr std::size_t kMostWorkers = 256;
+    static constexpr unsigned kSecondsPerFile = 1200;
     static constexpr int kDone = 77;  ///< the status of a worker that found no further file; tests have others
 
     struct Worker {
@@ -223,10 +227,13 @@ class Workers {
     }
 
     [[noreturn]] void work(std::FILE* output, std::size_t& at) {
-        const int terminal = ::dup(STDOUT_FILENO);
+        (void)::prctl(PR_SET_PDEATHSIG, SIGTERM);
+        // Programs that a test starts and that outlive it must not hold this run's output: its reader would wait for them.
+        const int terminal = ::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
         ::dup2(::fileno(output), STDOUT_FILENO);
         ::dup2(::fileno(output), STDERR_FILENO);
         while ((at = shared_->next++) < files_.size()) {
+            ::alarm(kSecondsPerFile);  // SIGALRM ends a worker whose test hangs, and that file fails by name
             doctest::Context context(argc_, argv_);
             context.addFilter("source-file", files_[at].c_str());
             context.setOption("minimal", true);

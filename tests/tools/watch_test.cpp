@@ -23,7 +23,7 @@ class Watching {
                                     .text;
         pid_ = std::stoi(out);
     }
-    ~Watching() { (void)::kill(pid_, SIGINT); }
+    ~Watching() { (void)::kill(pid_, SIGTERM); }  // a shell lets what it starts in the background ignore SIGINT
     Watching(const Watching&) = delete;
     Watching& operator=(const Watching&) = delete;
 
