@@ -46,7 +46,7 @@ void check_model(const YamlNode& root, const ModelSpec& model, std::vector<Diagn
                                     "with a position is 'latent.rotary'",
                                     ErrorCode::no_effect));
     }
-    for (const std::vector<ModelProblem>& found : {hybrid_problems(model), encoder_problems(model)}) {
+    for (const std::vector<ModelProblem>& found : {layer_problems(model), encoder_problems(model)}) {
         for (const ModelProblem& problem : found) {
             errors.push_back(mark_of(root, "model." + problem.key).error(problem.text));
         }

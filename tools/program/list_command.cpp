@@ -7,6 +7,7 @@
 #include "tools/terminal/terminal.hpp"
 #include "workloads/collective/algorithms/algorithm.hpp"
 #include "workloads/imports/importer.hpp"
+#include "workloads/model/attention_form.hpp"
 #include "workloads/model/model_names.hpp"
 #include "workloads/serving/cluster/routers/router.hpp"
 #include "workloads/serving/cost/step_cost.hpp"
@@ -154,6 +155,7 @@ std::vector<Topic> topics() {
             presets(kDevicePresets),
             presets(kSoftwarePresets),
             presets(kEnginePresets),
+            policies("attention", "model.attention", attention_table()),
             policies("schedules", "plan.schedule", schedule_table()),
             policies("schedulers", "engine.scheduler.kind", scheduler_table()),
             policies("routers", "engine.router", router_table()),

@@ -1,5 +1,7 @@
 // Models whose layers differ by what they are: attention, a feed-forward or a state space, a letter each.
 
+#include "workloads/model/attention_form.hpp"
+#include "workloads/model/layer_program.hpp"
 #include "workloads/model/model_spec.hpp"
 
 #include <fmt/format.h>
@@ -36,7 +38,7 @@ double StateSpaceSpec::scan_flops() const {
 LayerPart ModelSpec::part_of(std::int64_t layer) const {
     const auto at = static_cast<std::size_t>(layer);
     const Letter* row = at < pattern.size() ? letter_of(pattern[at]) : nullptr;
-    return row == nullptr ? LayerPart::whole : row->part;  // hybrid_problems() refuses such a pattern
+    return row == nullptr ? LayerPart::whole : row->part;  // layer_problems() refuses such a pattern
 }
 
 std::int64_t ModelSpec::layers_with(LayerPart part) const {
@@ -51,31 +53,11 @@ std::int64_t ModelSpec::layers_with(LayerPart part) const {
 }
 
 double ModelSpec::matrices_of(LayerPart part) const {
-    const auto h = static_cast<double>(hidden);
-    switch (part) {
-        case LayerPart::attention:
-            return attention_parameters();
-        case LayerPart::feed_forward:
-            return h * static_cast<double>(ffn) * (gated ? 3 : 2);
-        case LayerPart::state_space:
-            return h * state_space.projected() + state_space.inner() * h;
-        default:
-            return layer_parameters() - 4 * h;
-    }
+    return product_weights(layer_operations({*this, {false, false, part}}, {}));
 }
 
 double ModelSpec::parameters_of(LayerPart part) const {
-    const auto h = static_cast<double>(hidden);
-    if (part == LayerPart::whole) {
-        return layer_parameters();
-    }
-    double beside = 2 * h;  // the norm before it
-    if (part == LayerPart::state_space) {
-        // The convolution with its bias; decay, step and skip of each head; the norm after the scan.
-        beside += state_space.convolved() * static_cast<double>(state_space.convolution + 1) +
-                  3 * static_cast<double>(state_space.heads) + state_space.inner();
-    }
-    return matrices_of(part) + beside;
+    return all_weights(layer_operations({*this, {false, false, part}}, {}));
 }
 
 double ModelSpec::hybrid_parameters() const {
@@ -94,7 +76,7 @@ double ModelSpec::hybrid_matrices() const {
     return sum;
 }
 
-std::vector<ModelProblem> hybrid_problems(const ModelSpec& model) {
+std::vector<ModelProblem> layer_problems(const ModelSpec& model) {
     std::vector<ModelProblem> out;
     const StateSpaceSpec& space = model.state_space;
     const auto refuse = [&](bool wrong, const char* key, const std::string& text) {
@@ -102,6 +84,8 @@ std::vector<ModelProblem> hybrid_problems(const ModelSpec& model) {
             out.push_back({key, text});
         }
     };
+    const std::string problem = model.attention.make()->problem(model);
+    refuse(!problem.empty(), "attention", problem);
     const bool needed = model.pattern.find('M') != std::string::npos;
     if (!model.hybrid()) {
         return out;

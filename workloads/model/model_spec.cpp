@@ -1,5 +1,8 @@
 #include "workloads/model/model_spec.hpp"
 
+#include "workloads/model/attention_form.hpp"
+#include "workloads/model/layer_program.hpp"
+
 namespace orrery::model {
 
 std::int64_t ModelSpec::windowed_layers() const {
@@ -35,17 +38,8 @@ double ModelSpec::value_width() const {
 }
 
 double ModelSpec::attention_parameters() const {
-    const auto h = static_cast<double>(hidden);
-    if (latent.kv_rank == 0) {
-        return h * (q_width() + 2 * kv_width()) + q_width() * h;
-    }
-    const auto n = static_cast<double>(heads);
-    const auto kv = static_cast<double>(latent.kv_rank);
-    const auto q = static_cast<double>(latent.q_rank);
-    const double query = n * static_cast<double>(head_dim + latent.rotary);
-    const auto value = static_cast<double>(latent.value_dim);
-    return (q > 0 ? h * q + q * query : h * query) + h * (kv + static_cast<double>(latent.rotary)) +
-           kv * n * (static_cast<double>(head_dim) + value) + n * value * h;
+    const LayerContext whole{*this, {}};
+    return product_weights(before_attention(whole)) + product_weights(after_attention(whole));
 }
 
 double ModelSpec::routed_parameters() const {
@@ -59,9 +53,7 @@ double ModelSpec::unrouted_parameters() const {
 }
 
 double ModelSpec::layer_parameters() const {
-    const auto h = static_cast<double>(hidden);
-    const double mlp = h * static_cast<double>(ffn) * (gated ? 3 : 2);
-    return attention_parameters() + mlp + 4 * h;
+    return parameters_of(LayerPart::whole);
 }
 
 double ModelSpec::embedding_parameters() const {
@@ -86,7 +78,8 @@ double ModelSpec::flops_per_token() const {
         const auto attended = static_cast<double>(layers_with(LayerPart::attention));
         const auto scanned = static_cast<double>(layers_with(LayerPart::state_space));
         return 6 * (hybrid_matrices() + embedding_parameters()) + 3 * scanned * state_space.scan_flops() +
-               12 * attended * q_width() * (s / 2) + encoder_flops() / s;
+               12 * attended * q_width() * (s / 2) * computed_share(*this, {false, false, LayerPart::attention}) +
+               encoder_flops() / s;
     }
     const auto routed = static_cast<double>(expert_layers());
     const double used =
@@ -104,8 +97,9 @@ double ModelSpec::flops_per_token() const {
     }
     // Scores take the width of the queries, sums that of the values.
     const double width = (query_width() + value_width()) / 2;
-    return 6 * matrix + 12 * windowed * width * seen + 12 * (static_cast<double>(layers) - windowed) * width * whole +
-           encoder_flops() / s;
+    const double through = windowed > 0 ? windowed * seen * computed_share(*this, {false, true}) : 0;
+    const double to_all = (static_cast<double>(layers) - windowed) * whole * computed_share(*this, {});
+    return 6 * matrix + 12 * width * (through + to_all) + encoder_flops() / s;
 }
 
 static void describe(Fields& fields, ExpertsSpec& experts) {
@@ -190,6 +184,9 @@ void describe(Fields& fields, ModelSpec& model) {
     });
     fields.enumeration({"query_key_norm", "queries and keys are normed: each head, or all heads of a token as one"},
                        {"none", "heads", "whole"}, model.query_key_norm);
+    fields.when(model.latent.kv_rank == 0, "attention with keys and values of each head", [&](Fields& same) {
+        model.attention.describe(same, {"attention", "which keys a token's attention reads"});
+    });
     fields.section({"experts", "feed-forward layers that send each token to a few of many experts"},
                    [&](Fields& inner) { describe(inner, model.experts); });
     fields.section({"latent", "multi-head latent attention: one compressed key and value a token"},
@@ -211,6 +208,7 @@ void describe(Fields& fields, ModelSpec& model) {
 }
 
 void complete(ModelSpec& model) {
+    model.form = model.attention.make();
     if (model.kv_heads == 0) {
         model.kv_heads = model.heads;
     }

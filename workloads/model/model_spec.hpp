@@ -2,9 +2,11 @@
 // Descriptions of models, which training and serving share.
 
 #include "sim/config/fields.hpp"
+#include "sim/config/policy.hpp"
 #include "sim/device/operation.hpp"
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -112,6 +114,9 @@ struct EncoderSpec {
     [[nodiscard]] double projector_parameters(std::int64_t to) const;
 };
 
+class AttentionForm;
+[[nodiscard]] const PolicyTable<AttentionForm>& attention_table();
+
 /// A transformer, or a hybrid of its parts and state-space layers.
 struct ModelSpec {
     std::string name;
@@ -133,6 +138,8 @@ struct ModelSpec {
     bool biases =
         false;  ///< of attention's and dense feed-forward products; like those of norms, their weights are not counted
     QueryKeyNorm query_key_norm = QueryKeyNorm::none;
+    PolicyChoice<AttentionForm> attention{attention_table(), "standard"};
+    std::shared_ptr<const AttentionForm> form;  ///< as chosen; complete() makes it
     ExpertsSpec experts;
     LatentSpec latent;
     /// A letter for each layer, as Hugging Face's hybrid_override_pattern: M state space, - feed-forward, * attention. Empty: all have
@@ -192,8 +199,8 @@ void complete(ModelSpec& model);
 struct ModelProblem {
     std::string key, text;
 };
-/// All that is wrong with the pattern of a hybrid and its state-space layers.
-[[nodiscard]] std::vector<ModelProblem> hybrid_problems(const ModelSpec& model);
+/// All that is wrong with the form of attention, the pattern of a hybrid and its state-space layers.
+[[nodiscard]] std::vector<ModelProblem> layer_problems(const ModelSpec& model);
 /// All that is wrong with an encoder.
 [[nodiscard]] std::vector<ModelProblem> encoder_problems(const ModelSpec& model);
 /// The layers of an encoder as a model without tables, whose sequences are images.

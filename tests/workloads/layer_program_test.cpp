@@ -1,0 +1,130 @@
+// The list of a layer's operations against closed forms of parameters, FLOPs and cached values, for every model preset.
+
+#include "workloads/model/layer_program.hpp"
+
+#include "sim/config/yaml_tree.hpp"
+#include "tests/support/support.hpp"
+#include "workloads/serving/cost/step_cost.hpp"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <functional>
+
+namespace orrery {
+
+namespace {
+
+void with_presets(const std::function<void(const ModelSpec&)>& check) {
+    std::size_t count = 0;
+    for (const std::string& name : test::data().names(kModelPresets)) {
+        CAPTURE(name);
+        ModelSpec model;
+        std::vector<Diagnostic> errors;
+        read_fields(load_yaml(test::data().path(kModelPresets, name)), test::data(), errors,
+                    [&](Fields& fields) { describe(fields, model); });
+        REQUIRE(errors.empty());
+        complete(model);
+        check(model);
+        ++count;
+    }
+    REQUIRE(count > 100);
+}
+
+LayerOperations whole_layer(const ModelSpec& model, LayerKind kind, LayerPhase phase, double tokens) {
+    const LayerContext at{model, kind, {}, phase, tokens};
+    CoreShape shape;
+    shape.heads = static_cast<double>(model.heads);
+    shape.queries = shape.keys = tokens;
+    return layer_operations(at, shape, whole_experts(model, tokens));
+}
+
+double flops_of(const LayerOperations& operations) {
+    double sum = 0;
+    for (const LayerOperation& one : operations) {
+        sum += one.flops();
+    }
+    return sum;
+}
+
+}  // namespace
+
+TEST_CASE("layers: weights of all operations are the parameters of every model preset") {
+    with_presets([](const ModelSpec& model) {
+        const auto h = static_cast<double>(model.hidden);
+        double sum = 0;
+        for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+            sum += all_weights(whole_layer(model, model.kind_of(layer), LayerPhase::training, 1));
+        }
+        const double tables = static_cast<double>(model.vocabulary) * h * (model.tied_embeddings ? 1 : 2);
+        CHECK(sum + tables + model.encoder_parameters() == doctest::Approx(model.parameters()).epsilon(1e-12));
+        // A dense layer of a plain transformer: queries and output, keys and values, two or three matrices of its feed-forward.
+        if (!model.hybrid() && model.latent.kv_rank == 0) {
+            const auto d = static_cast<double>(model.head_dim);
+            const double attention = 2 * h * d * static_cast<double>(model.heads + model.kv_heads);
+            const double ffn = (model.gated ? 3 : 2) * h * static_cast<double>(model.ffn);
+            CHECK(product_weights(whole_layer(model, {}, LayerPhase::decode, 1)) == doctest::Approx(attention + ffn));
+        }
+    });
+}
+
+TEST_CASE("layers: FLOPs of all operations are a third of a token's in training, for every model preset") {
+    with_presets([](const ModelSpec& model) {
+        const auto tokens = static_cast<double>(model.sequence);
+        double sum = 2 * tokens * static_cast<double>(model.vocabulary) * static_cast<double>(model.hidden);
+        for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+            sum += flops_of(whole_layer(model, model.kind_of(layer), LayerPhase::training, tokens));
+        }
+        if (model.hybrid()) {
+            // Scores of a chunk are computed in full, where the closed form counts what causality leaves.
+            const StateSpaceSpec& space = model.state_space;
+            sum -= tokens *
+                   static_cast<double>(model.layers_with(LayerPart::state_space) * space.groups * space.state) *
+                   static_cast<double>(std::min(space.chunk, model.sequence));
+        }
+        const double expected = (3 * sum + model.encoder_flops()) / tokens;
+        // The diagonal of causal attention is counted, which closed forms leave out.
+        CHECK(expected == doctest::Approx(model.flops_per_token()).epsilon(0.002));
+    });
+}
+
+TEST_CASE("layers: cached values of decoding steps are those that a served model keeps, for every model preset") {
+    with_presets([](const ModelSpec& model) {
+        if (model.hybrid()) {
+            return;  // serving refuses them
+        }
+        double sum = 0;
+        for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+            for (const LayerOperation& one : whole_layer(model, model.kind_of(layer), LayerPhase::decode, 1)) {
+                sum += one.cached;
+            }
+            CHECK(cached_values(model, model.kind_of(layer)) > 0);
+        }
+        CHECK(2 * sum == cache_bytes_per_token(model, Precision::bf16));
+    });
+}
+
+TEST_CASE("layers: tensor ranks share heads and matrices, and hold whole what latent attention compresses") {
+    const auto shared = [](const char* name) {
+        const auto model = [&] {
+            ModelSpec out;
+            std::vector<Diagnostic> errors;
+            read_fields(load_yaml(test::data().path(kModelPresets, name)), test::data(), errors,
+                        [&](Fields& fields) { describe(fields, out); });
+            complete(out);
+            return out;
+        }();
+        const LayerKind kind = model.kind_of(0);
+        const LayerContext whole{model, kind};
+        const LayerContext part{model, kind, {8, std::min<double>(8, static_cast<double>(model.kv_heads))}};
+        return std::pair(product_weights(before_attention(whole)) + product_weights(after_attention(whole)),
+                         8 * (product_weights(before_attention(part)) + product_weights(after_attention(part))));
+    };
+    const auto [llama, its_parts] = shared("llama-3-8b");
+    CHECK(llama == its_parts);
+    const auto [deepseek, parts] = shared("deepseek-v3");
+    CHECK(parts - deepseek == 7 * 7168.0 * (1536 + 512 + 64));
+}
+
+}  // namespace orrery

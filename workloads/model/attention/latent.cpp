@@ -1,0 +1,86 @@
+// Multi-head latent attention (DeepSeek-AI, arXiv:2405.04434): one compressed key and value a token, shared by all heads.
+//
+// Training and prompts expand it to keys and values of each head; a decoding step attends in the compressed space, for which queries
+// are multiplied by the matrix that would expand keys, and the result by the one that would expand values (absorbed). Both
+// products are as large as the expansion of as many tokens, so that the list has the same product in either phase.
+// The products that compress are whole on every tensor-parallel rank.
+
+#include "workloads/model/attention_form.hpp"
+
+namespace orrery::model {
+
+namespace {
+
+class Latent : public AttentionForm {
+  public:
+    [[nodiscard]] LayerOperations before(const LayerContext& at) const override {
+        const ModelSpec& model = at.model;
+        const auto hidden = static_cast<double>(model.hidden);
+        const auto kv = static_cast<double>(model.latent.kv_rank);
+        const auto q = static_cast<double>(model.latent.q_rank);
+        const auto rotary = static_cast<double>(model.latent.rotary);
+        const double heads = static_cast<double>(model.heads) / at.shard.tensor;
+        const double query = model.query_width() / at.shard.tensor;
+        LayerOperations out;
+        LayerOperation compression =
+            product_of("compression", LayerRole::input, at.rows / at.shard.rows, hidden, q + kv + rotary);
+        out.push_back(compression);
+        out.push_back(product_of("queries", LayerRole::input, at.rows, q > 0 ? q : hidden, query));
+        out.push_back(product_of("keys and values of heads", LayerRole::input, at.rows, kv,
+                                 heads * static_cast<double>(model.head_dim + model.latent.value_dim)));
+        out.push_back({"norm of compressed vectors", LayerRole::inner_norm, at.rows / at.shard.rows, q + kv, q + kv});
+        // In training queries and keys of every head are put together from their two parts.
+        const double cached = at.phase == LayerPhase::training ? 0 : kv + rotary;
+        const double joined = at.phase == LayerPhase::training ? 2 * query : query + cached;
+        LayerOperation position{"positions and cache", LayerRole::position, at.rows, joined, joined, 2};
+        position.cached = cached;
+        out.push_back(position);
+        return out;
+    }
+
+    [[nodiscard]] LayerOperations after(const LayerContext& at) const override {
+        return {product_of("output of attention", LayerRole::output, at.rows, at.model.value_width() / at.shard.tensor,
+                           static_cast<double>(at.model.hidden))};
+    }
+
+    [[nodiscard]] Operation core(const LayerContext& at, const CoreShape& shape) const override {
+        const ModelSpec& model = at.model;
+        if (at.phase == LayerPhase::training) {
+            // A head of the mean width of queries and values has the same products.
+            Attention out;
+            out.batch_heads = shape.sequences * shape.heads;
+            out.queries = shape.queries;
+            out.keys = shape.keys;
+            out.head_dim = (model.query_width() + model.value_width()) / 2 / static_cast<double>(model.heads);
+            out.causal = model.causal;
+            out.window = at.kind.windowed ? static_cast<double>(model.window) : 0;
+            out.backward = shape.backward;
+            out.fused = shape.fused;
+            out.trains = !shape.backward;
+            return out;
+        }
+        LatentAttention out;
+        out.batch = shape.sequences;
+        out.queries = shape.queries;
+        out.keys = shape.keys;
+        out.heads = shape.heads;
+        out.latent = static_cast<double>(model.latent.kv_rank);
+        out.rotary = static_cast<double>(model.latent.rotary);
+        out.head_dim = static_cast<double>(model.head_dim);
+        out.cache = shape.cache;
+        return out;
+    }
+
+    [[nodiscard]] double cached(const ModelSpec& model) const override {
+        return static_cast<double>(model.latent.kv_rank + model.latent.rotary);
+    }
+};
+
+const Latent kLatent;
+
+}  // namespace
+
+extern const AttentionForm& kLatentAttention;
+const AttentionForm& kLatentAttention = kLatent;
+
+}  // namespace orrery::model

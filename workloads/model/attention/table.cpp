@@ -1,0 +1,37 @@
+// The table of forms of attention, one row each, and which form a layer has.
+
+#include "workloads/model/attention/standard.hpp"
+
+namespace orrery::model {
+
+extern const PolicyRow<AttentionForm> kStandardAttention;
+extern const AttentionForm& kLatentAttention;
+extern const AttentionForm& kStateSpaceScan;
+
+const PolicyTable<AttentionForm>& attention_table() {
+    static const PolicyTable<AttentionForm> kTable = {&kStandardAttention};
+    return kTable;
+}
+
+static const StandardAttention kUsual;
+
+double computed_share(const ModelSpec& model, LayerKind kind) {
+    const AttentionForm& form = attention_form(model, kind);
+    if (model.form == nullptr || &form != model.form.get()) {
+        return 1;
+    }
+    CoreShape shape;
+    shape.queries = shape.keys = static_cast<double>(model.sequence);
+    const LayerContext at{model, kind, {}, LayerPhase::training, shape.queries};
+    const auto flops = [](const Operation& core) { return std::get<Attention>(core).flops(); };
+    return flops(form.core(at, shape)) / flops(kUsual.core(at, shape));
+}
+
+const AttentionForm& attention_form(const ModelSpec& model, LayerKind kind) {
+    if (kind.part == LayerPart::state_space) {
+        return kStateSpaceScan;
+    }
+    return model.latent.kv_rank > 0 ? kLatentAttention : model.form != nullptr ? *model.form : kUsual;
+}
+
+}  // namespace orrery::model
