@@ -143,17 +143,13 @@ const ModelStep::NanoLayer& ModelStep::nano_layer(std::uint32_t tokens, Mode mod
         return layer;
     }
     const ModelSpec& model = m_.model;
-    const auto hidden = static_cast<double>(model.hidden);
     const double own = std::ceil(tokens / static_cast<double>(m_.groups));
-    const bool latent = model.latent.kv_rank > 0;
-    const double width = latent ? static_cast<double>(model.heads) / t_ * static_cast<double>(model.latent.value_dim)
-                                : model.q_width() / t_;
-    layer.out = product(own, hidden, width);
+    layer.out = priced(after_attention(this->layer(own)));
     const StepWork both = price_attention_products(own);
     layer.in = both + (-1.0) * layer.out;
     layer.reduce = reduce(own);
     const auto routed = static_cast<double>(model.expert_layers()) / static_cast<double>(model.layers);
-    layer.feed_forward = model.parallel_block ? StepWork() : before_product(4 * hidden * own, StreamingKind::norm);
+    layer.feed_forward = model.parallel_block ? StepWork() : price_norm(own);
     if (routed < 1) {
         layer.feed_forward += (1 - routed) * price_feed_forward(own, static_cast<double>(model.ffn) / t_);
     }

@@ -54,9 +54,11 @@ double cache_bytes_per_token(const ModelSpec& model, Precision cache, const KvCo
         return kv_bytes(compression, cache, model.kv_width(), static_cast<double>(model.head_dim)) *
                static_cast<double>(model.layers);
     }
-    const double width = model.latent.kv_rank > 0 ? static_cast<double>(model.latent.kv_rank + model.latent.rotary)
-                                                  : 2 * model.kv_width();
-    return width * bytes_of(cache) * static_cast<double>(model.layers);
+    double values = 0;
+    for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+        values += cached_values(model, model.kind_of(layer));
+    }
+    return values * bytes_of(cache);
 }
 
 double cache_ranks(const ModelSpec& model, std::int64_t tensor) {
@@ -175,54 +177,70 @@ StepWork ModelStep::between(CollectiveOp op, double bytes) const {
     return collective(op, op == CollectiveOp::all_to_all ? m_.gpus : across_groups_, bytes);
 }
 
-StepWork ModelStep::price_query_key_norm(double tokens, double width) const {
-    if (m_.model.query_key_norm == QueryKeyNorm::none) {
-        return {};
+LayerContext ModelStep::layer(double rows) const {
+    return {m_.model,
+            {m_.model.experts.count > 0, false},
+            {t_, cache_ranks(m_.model, static_cast<std::int64_t>(t_)), 1},
+            LayerPhase::decode,
+            rows};
+}
+
+StepWork ModelStep::priced(const LayerOperation& one) const {
+    switch (one.role) {
+        case LayerRole::residual:
+            return {};  // fused into the norm after it
+        case LayerRole::norm:
+            // With the residual addition before it, whose sum it does not read again.
+            return before_product(2 * one.values(), StreamingKind::norm);
+        case LayerRole::input:
+        case LayerRole::output:
+            return product(one.rows, one.out, one.in);
+        case LayerRole::inner_norm:
+            return streaming(one.values(), one.launches, StreamingKind::norm);
+        case LayerRole::position:
+            return streaming(one.values(), one.launches, StreamingKind::rotary);
+        case LayerRole::activation:
+            return before_product(one.values(), StreamingKind::activation);
+        case LayerRole::choice:
+            return streaming(one.values(), one.launches, StreamingKind::any);
+        case LayerRole::sum:
+            return tensor_group_.size() < 2 ? StepWork()
+                                            : collective(CollectiveOp::all_reduce, tensor_group_, 2 * one.values());
+        case LayerRole::router: {
+            Gemm gate{one.rows, one.out, one.in};
+            gate.precision = m_.model.experts.gate;
+            return priced(gate);
+        }
+        case LayerRole::core:
+            break;
     }
-    constexpr double kBoth = 2;  // queries and keys have kernels of their own
-    if (m_.model.query_key_norm == QueryKeyNorm::heads || tensor_group_.size() < 2) {
-        return streaming(2 * width * tokens, kBoth, StreamingKind::norm);
+    ORRERY_ASSERT(one.kernel && std::holds_alternative<FusedExperts>(*one.kernel));
+    FusedExperts experts = std::get<FusedExperts>(*one.kernel);
+    experts.scaling = m_.quantisation.scaling;
+    experts.weight_only = weights_alone(m_.quantisation.experts, m_.quantisation);
+    (experts.weight_only ? experts.weights : experts.precision) = m_.quantisation.experts;
+    return priced(experts, experts.precision);
+}
+
+StepWork ModelStep::priced(const LayerOperations& operations) const {
+    StepWork sum;
+    for (const LayerOperation& one : operations) {
+        sum += priced(one);
     }
-    // Sums of squares, their all-reduce (two numbers of 32 bits a token), then the scaling.
-    constexpr double kSquares = 2 * 4;
-    return streaming(width * tokens, kBoth, StreamingKind::norm) +
-           collective(CollectiveOp::all_reduce, tensor_group_, kSquares * tokens) +
-           streaming(2 * width * tokens, kBoth, StreamingKind::norm);
+    return sum;
+}
+
+StepWork ModelStep::price_norm(double tokens) const {
+    const auto hidden = static_cast<double>(m_.model.hidden);
+    return priced(LayerOperation{"norm", LayerRole::norm, tokens, hidden, hidden});
 }
 
 StepWork ModelStep::price_attention_products(double tokens) const {
-    const ModelSpec& model = m_.model;
-    const auto hidden = static_cast<double>(model.hidden);
-    StepWork seconds = before_product(4 * hidden * tokens, StreamingKind::norm);
-    if (model.latent.kv_rank == 0) {
-        const double q = model.q_width() / t_;
-        const double kv = model.kv_width() / cache_ranks(model, static_cast<std::int64_t>(t_));
-        return seconds + product(tokens, q + 2 * kv, hidden) + product(tokens, hidden, q) +
-               price_query_key_norm(tokens, q + kv) +
-               streaming((2 * (q + 2 * kv) + 2 * kv) * tokens, model.rotary ? 2 : 1, StreamingKind::rotary);
-    }
-    const auto kv_rank = static_cast<double>(model.latent.kv_rank);
-    const auto q_rank = static_cast<double>(model.latent.q_rank);
-    const auto rotary = static_cast<double>(model.latent.rotary);
-    const double heads = static_cast<double>(model.heads) / t_;
-    const double query = heads * (static_cast<double>(model.head_dim) + rotary);
-    const double value = heads * static_cast<double>(model.latent.value_dim);
-    // Compression is not split over ranks; queries and keys are normed in between.
-    seconds += product(tokens, (q_rank > 0 ? q_rank : query) + kv_rank + rotary, hidden);
-    if (q_rank > 0) {
-        seconds += product(tokens, query, q_rank);
-    }
-    seconds +=
-        product(tokens, heads * static_cast<double>(model.head_dim) + value, kv_rank) + product(tokens, hidden, value);
-    return seconds + streaming(2 * (q_rank + kv_rank) * tokens, 1, StreamingKind::norm) +
-           streaming(2 * (query + kv_rank + rotary) * tokens, 2, StreamingKind::rotary);
+    return price_norm(tokens) + priced(before_attention(layer(tokens))) + priced(after_attention(layer(tokens)));
 }
 
 StepWork ModelStep::price_feed_forward(double tokens, double width) const {
-    const auto hidden = static_cast<double>(m_.model.hidden);
-    const double up = m_.model.gated ? 2 * width : width;
-    return product(tokens, up, hidden) + product(tokens, hidden, width) +
-           before_product((up + width) * tokens, StreamingKind::activation);
+    return priced(dense_feed_forward(layer(tokens), width));
 }
 
 // A context-coherent group leaves tokens where their experts are: the busiest rank has as many more as its experts.
@@ -233,39 +251,19 @@ double ModelStep::rank_tokens(double tokens, bool stays) const {
 
 StepWork ModelStep::price_experts(double tokens, double group_tokens) const {
     const ExpertsSpec& routed = m_.model.experts;
-    const auto hidden = static_cast<double>(m_.model.hidden);
-    const auto count = static_cast<double>(routed.count);
-    const auto groups = static_cast<double>(m_.expert);
-    FusedExperts experts;
-    experts.tokens = tokens;
-    experts.experts = (count + m_.redundant_experts) / groups;
+    ExpertShard shard;
+    shard.tokens = tokens;
+    shard.devices = static_cast<double>(m_.expert);
+    shard.held = (static_cast<double>(routed.count) + m_.redundant_experts) / shard.devices;
     // Of a token's choices, those that fall on this device.
-    experts.topk = std::min(experts.experts, static_cast<double>(routed.topk) / groups * m_.expert_load);
+    shard.choices = std::min(shard.held, static_cast<double>(routed.topk) / shard.devices * m_.expert_load);
     if (m_.groups == 1) {
         // Every token is there; libraries sort the choices of other ranks' experts along.
-        experts.topk_elsewhere = static_cast<double>(routed.topk) - experts.topk;
+        shard.elsewhere = static_cast<double>(routed.topk) - shard.choices;
     }
-    experts.hidden = hidden;
-    experts.ffn = static_cast<double>(routed.ffn) * groups / static_cast<double>(m_.gpus.size());
-    experts.gated = m_.model.gated;
-    experts.skewed = routed.skewed;
-    experts.devices = groups;
-    experts.scaling = m_.quantisation.scaling;
-    experts.weight_only = weights_alone(m_.quantisation.experts, m_.quantisation);
-    (experts.weight_only ? experts.weights : experts.precision) = m_.quantisation.experts;
-    StepWork seconds = priced(experts, experts.precision);
-    // The gate, for which 16-bit values may be widened first, and the choice of the largest.
-    Gemm gate{group_tokens, count, hidden};
-    gate.precision = routed.gate;
-    seconds += priced(gate) + streaming(2 * count * group_tokens, 1, StreamingKind::any);
-    if (bytes_of(routed.gate) > 2) {
-        seconds += streaming((1 + bytes_of(routed.gate) / 2) * hidden * group_tokens, 1, StreamingKind::any);
-    }
-    if (routed.shared > 0) {
-        const double split = m_.groups > 1 ? 1 : t_;
-        seconds += price_feed_forward(group_tokens, static_cast<double>(routed.shared) / split);
-    }
-    return seconds;
+    shard.width = static_cast<double>(routed.ffn) * shard.devices / static_cast<double>(m_.gpus.size());
+    shard.shared = m_.groups > 1 ? 1 : t_;
+    return priced(routed_feed_forward(layer(group_tokens), shard));
 }
 
 StepWork ModelStep::by_node(double group_tokens, double token) const {
@@ -313,20 +311,17 @@ ModelStep::Exchange ModelStep::price_exchange(double tokens, double group_tokens
 }
 
 StepWork ModelStep::price_dense_layer(double tokens) const {
-    return price_attention_products(tokens) +
-           before_product(4 * static_cast<double>(m_.model.hidden) * tokens, StreamingKind::norm) +
+    return price_attention_products(tokens) + price_norm(tokens) +
            price_feed_forward(tokens, static_cast<double>(m_.model.ffn) / t_);
 }
 
 StepWork ModelStep::price_tokens(double tokens, double own, Mode mode) const {
     const ModelSpec& model = m_.model;
-    const auto hidden = static_cast<double>(model.hidden);
     const auto routed = static_cast<double>(model.expert_layers());
     const double dense = static_cast<double>(model.layers) - routed;
     // The second norm of a layer, and both all-reduces; attention and feed-forward side by side share one of each.
     const StepWork every =
-        price_attention_products(own) +
-        (model.parallel_block ? reduce(own) : before_product(4 * hidden * own, StreamingKind::norm) + 2 * reduce(own));
+        price_attention_products(own) + (model.parallel_block ? reduce(own) : price_norm(own) + 2 * reduce(own));
     StepWork seconds = static_cast<double>(model.layers) * every;
     if (dense > 0) {
         seconds += dense * price_feed_forward(own, static_cast<double>(model.ffn) / t_);
@@ -369,41 +364,28 @@ StepWork ModelStep::uneven(std::uint32_t tokens, std::uint32_t own) {
     return entry->second;
 }
 
-StepWork ModelStep::one_attention(double sequences, double queries, double keys, double window) const {
-    const ModelSpec& model = m_.model;
-    if (model.latent.kv_rank > 0) {
-        LatentAttention latent;
-        latent.batch = sequences;
-        latent.queries = queries;
-        latent.keys = keys;
-        latent.heads = static_cast<double>(model.heads) / t_;
-        latent.latent = static_cast<double>(model.latent.kv_rank);
-        latent.rotary = static_cast<double>(model.latent.rotary);
-        latent.head_dim = static_cast<double>(model.head_dim);
-        latent.cache = m_.quantisation.cache;
-        return priced(latent);
-    }
-    Attention attention;
-    attention.batch_heads = sequences * static_cast<double>(model.heads) / t_;
-    attention.queries = queries;
-    attention.keys = keys;
-    attention.head_dim = static_cast<double>(model.head_dim);
-    attention.causal = queries > 1;
-    attention.window = window;
-    attention.group = static_cast<double>(model.heads) / t_ * cache_ranks(model, static_cast<std::int64_t>(t_)) /
-                      static_cast<double>(model.kv_heads);
-    attention.cache = m_.quantisation.cache;
-    attention.block = m_.block;
-    const StepWork usual = priced(attention);
-    return m_.compression.given ? compressed(attention, usual) : usual;
+StepWork ModelStep::one_attention(double sequences, double queries, double keys, bool windowed) const {
+    LayerContext at = layer(sequences * queries);
+    at.kind.windowed = windowed;
+    at.phase = queries > 1 ? LayerPhase::prompt : LayerPhase::decode;
+    CoreShape shape;
+    shape.sequences = sequences;
+    shape.heads = static_cast<double>(m_.model.heads) / t_;
+    shape.queries = queries;
+    shape.keys = keys;
+    shape.cache = m_.quantisation.cache;
+    shape.page = m_.block;
+    const Operation core = attention_core(at, shape);
+    const StepWork usual = priced(core);
+    const auto* heads = std::get_if<Attention>(&core);
+    return m_.compression.given && heads != nullptr ? compressed(*heads, usual) : usual;
 }
 
 StepWork ModelStep::attention(double sequences, double queries, double keys) const {
     const auto windowed = static_cast<double>(m_.model.windowed_layers());
     const double full = static_cast<double>(m_.model.layers) - windowed;
-    const auto window = static_cast<double>(m_.model.window);
-    return share_ * ((full > 0 ? full * one_attention(sequences, queries, keys, 0) : StepWork()) +
-                     (windowed > 0 ? windowed * one_attention(sequences, queries, keys, window) : StepWork()));
+    return share_ * ((full > 0 ? full * one_attention(sequences, queries, keys, false) : StepWork()) +
+                     (windowed > 0 ? windowed * one_attention(sequences, queries, keys, true) : StepWork()));
 }
 
 StepWork ModelStep::head(std::uint32_t sequences, bool stays) {

@@ -31,6 +31,7 @@
 
 #include "sim/device/cost_model.hpp"
 #include "sim/network/collective.hpp"
+#include "workloads/model/layer_program.hpp"
 #include "workloads/serving/cost/co_schedule.hpp"
 #include "workloads/serving/cost/host_cost.hpp"
 #include "workloads/serving/cost/kv_compression.hpp"
@@ -189,8 +190,11 @@ class ModelStep final : public StepCost {
     [[nodiscard]] StepWork collective(CollectiveOp op, const std::vector<GpuId>& ranks, double bytes) const;
     [[nodiscard]] StepWork reduce(double tokens) const;
     [[nodiscard]] StepWork between(CollectiveOp op, double bytes) const;
-    /// `width`: values of a token's queries and keys on this rank.
-    [[nodiscard]] StepWork price_query_key_norm(double tokens, double width) const;
+    /// A layer of the model for so many tokens of an attention group.
+    [[nodiscard]] LayerContext layer(double rows) const;
+    [[nodiscard]] StepWork priced(const LayerOperation& one) const;
+    [[nodiscard]] StepWork priced(const LayerOperations& operations) const;
+    [[nodiscard]] StepWork price_norm(double tokens) const;
     [[nodiscard]] StepWork price_attention_products(double tokens) const;
     [[nodiscard]] StepWork price_feed_forward(double tokens, double width) const;
     [[nodiscard]] StepWork price_experts(double tokens, double group_tokens) const;
@@ -205,7 +209,7 @@ class ModelStep final : public StepCost {
     [[nodiscard]] StepWork price_tokens(double tokens, double own, Mode mode) const;
     [[nodiscard]] StepWork embedding(double tokens) const;
     [[nodiscard]] StepWork price_adapters(double tokens, double adapters) const;
-    [[nodiscard]] StepWork one_attention(double sequences, double queries, double keys, double window) const;
+    [[nodiscard]] StepWork one_attention(double sequences, double queries, double keys, bool windowed) const;
 
     ServingModel m_;
     double t_;                                              ///< tensor-parallel degree
