@@ -95,17 +95,14 @@ void PassCost::write_documents(Writer& out, LayerKind kind, bool backward) const
 }
 
 Attention PassCost::flash(LayerKind kind, double heads, double length, bool backward) const {
-    // Of latent attention, whose scores are wider than its values, a head of the mean width has the same products.
-    const double width = model_.latent.kv_rank > 0
-                             ? (model_.query_width() + model_.value_width()) / 2 / static_cast<double>(model_.heads)
-                             : static_cast<double>(model_.head_dim);
-    Attention out{heads,   length, length, width, model_.causal, kind.windowed ? static_cast<double>(model_.window) : 0,
-                  backward};
-    out.fused = plan_.attention == AttentionKernel::flash2   ? FusedAttention::flash2
-                : plan_.attention == AttentionKernel::flash1 ? FusedAttention::flash1
-                                                             : FusedAttention::newest;
-    out.trains = !backward;
-    return out;
+    CoreShape shape;
+    shape.sequences = heads;  // each head is a sequence of its own
+    shape.queries = shape.keys = length;
+    shape.backward = backward;
+    shape.fused = plan_.attention == AttentionKernel::flash2   ? FusedAttention::flash2
+                  : plan_.attention == AttentionKernel::flash1 ? FusedAttention::flash1
+                                                               : FusedAttention::newest;
+    return std::get<Attention>(model::attention_core(layer_context(kind), shape));
 }
 
 }  // namespace orrery::training

@@ -237,6 +237,10 @@ double PassCost::norm_kernels() const {
     return plan_.fusion == Fusion::eager && !software_.fused_norms ? 6 : 1;
 }
 
+double PassCost::activation_values(double width, bool backward) const {
+    return width * (model_.gated ? (backward ? 5 : 3) : (backward ? 3 : 2));
+}
+
 PassCost::LayerTraffic PassCost::traffic(bool backward) const {
     const double h = static_cast<double>(model_.hidden);
     const double ffn = static_cast<double>(model_.ffn) / t_;
@@ -250,18 +254,15 @@ PassCost::LayerTraffic PassCost::traffic(bool backward) const {
     LayerTraffic out;
     out.norm = tokens_ * h / sharded * (backward ? (steps ? 48 : 8) : (steps ? 36 : 6));
     out.residual = tokens_ * h / sharded * (backward ? 4 + 3 * dropout : 6 + 3 * dropout);
-    const double gate = model_.gated ? (backward ? 5 : 3) + (eager ? 2 : 0) : (backward ? 3 : 2);
-    out.activation = tokens_ * gate * ffn * 2;
-    // Eager rotary embedding multiplies complex numbers in fp32: four casts and a product.
-    out.rotary = model_.rotary ? tokens_ * (q + model_.kv_width() / t_) * (eager ? 28 : 4) : 0;
-    if (model_.latent.kv_rank > 0) {
-        // Queries and keys are put together from their two parts, the rotated one of the keys for every head.
-        out.rotary = tokens_ * 2 * model_.query_width() / t_ * 4;
-        // The compressed queries and keys have norms of their own.
-        out.query_key_norm =
-            tokens_ * static_cast<double>(model_.latent.q_rank + model_.latent.kv_rank) / sharded * (backward ? 8 : 6);
-    } else if (model_.query_key_norm != QueryKeyNorm::none) {
-        out.query_key_norm = tokens_ * (q + model_.kv_width() / t_) * (backward ? 8 : 6);
+    out.activation = tokens_ * 2 * (activation_values(ffn, backward) + (model_.gated && eager ? 2 * ffn : 0));
+    for (const LayerOperation& one : before_attention(layer_context({}))) {
+        // Eager rotary embedding multiplies complex numbers in fp32: four casts and a product.
+        const bool casts = eager && model_.latent.kv_rank == 0;
+        if (one.role == LayerRole::position) {
+            out.rotary = 2 * one.values() * (casts ? 7 : 1);
+        } else if (one.role == LayerRole::inner_norm && one.out > 0) {
+            out.query_key_norm = one.rows * one.in * (backward ? 8 : 6);
+        }
     }
     // Batched products read queries, keys and values where the projection wrote them, and their result is put in the tokens' order;
     // fused attention gets copies. The gradients of the three are joined.
@@ -282,44 +283,34 @@ PassCost::LayerTraffic PassCost::traffic(bool backward) const {
     return out;
 }
 
-// The products into and out of attention's core.
-PassCost::Block PassCost::attention_block() const {
-    const double h = static_cast<double>(model_.hidden);
-    if (model_.latent.kv_rank == 0) {
-        Block block{{{product(tokens_, (model_.q_width() + 2 * model_.kv_width()) / t_, h), true, false}},
-                    {{product(tokens_, h, model_.q_width() / t_), false, false}},
-                    {},
-                    {}};
-        add_adapters(block, LayerProduct::attention_in, LayerProduct::attention_out);
-        return block;
+LayerContext PassCost::layer_context(LayerKind kind) const {
+    return {model_, kind, {t_, t_, plan_.sequence_parallel ? t_ : 1}, LayerPhase::training, tokens_};
+}
+
+PassCost::Block PassCost::block_of(const LayerOperations& operations, bool fused) const {
+    Block out;
+    for (const LayerOperation& one : operations) {
+        if (one.role == LayerRole::input) {
+            out.in.push_back({product(one.rows, one.out, one.in), true, fused});
+        } else if (one.role == LayerRole::output) {
+            out.out.push_back({product(one.rows, one.out, one.in), fused, false});
+        }
     }
-    const LatentSpec& latent = model_.latent;
-    const auto kv = static_cast<double>(latent.kv_rank);
-    const auto q = static_cast<double>(latent.q_rank);
-    const auto rotary = static_cast<double>(latent.rotary);
-    const double heads = static_cast<double>(model_.heads) / t_;
-    // Compression is not divided over tensor-parallel ranks, but the tokens are where sequences are.
-    const double own = tokens_ / (plan_.sequence_parallel ? t_ : 1);
-    Block block;
-    block.in.push_back({product(own, q + kv + rotary, h), true, false});
-    if (q > 0) {
-        block.in.push_back({product(tokens_, model_.query_width() / t_, q), true, false});
-    } else {
-        block.in.push_back({product(tokens_, model_.query_width() / t_, h), true, false});
-    }
-    block.in.push_back(
-        {product(tokens_, heads * static_cast<double>(model_.head_dim + latent.value_dim), kv), true, false});
-    block.out.push_back({product(tokens_, h, model_.value_width() / t_), false, false});
+    return out;
+}
+
+// The products into and out of the core of attention, or of a scan.
+PassCost::Block PassCost::attention_block(LayerKind kind) const {
+    LayerOperations operations = before_attention(layer_context(kind));
+    const LayerOperations after = after_attention(layer_context(kind));
+    operations.insert(operations.end(), after.begin(), after.end());
+    Block block = block_of(operations, false);
+    add_adapters(block, LayerProduct::attention_in, LayerProduct::attention_out);
     return block;
 }
 
 PassCost::Block PassCost::feed_forward(double width) const {
-    const double h = static_cast<double>(model_.hidden);
-    const bool fused = software_.fused_activation_casts;
-    Block block{{{product(tokens_, width * (model_.gated ? 2 : 1), h), true, fused}},
-                {{product(tokens_, h, width), fused, false}},
-                {},
-                {}};
+    Block block = block_of(dense_feed_forward(layer_context({}), width), software_.fused_activation_casts);
     add_adapters(block, LayerProduct::ffn_in, LayerProduct::ffn_out);
     return block;
 }
@@ -328,8 +319,7 @@ PassProgram PassCost::layer(LayerKind kind, Direction direction, Part part) cons
     const bool backward = direction == Direction::backward;
     Writer out(backward ? Category::backward : Category::forward, *this);
     const bool scans = kind.part == LayerPart::state_space;
-    const Block products[2] = {scans ? state_space_block() : attention_block(),
-                               feed_forward(static_cast<double>(model_.ffn) / t_)};
+    const Block products[2] = {attention_block(kind), feed_forward(static_cast<double>(model_.ffn) / t_)};
     const LayerTraffic bytes = traffic(backward);
     const bool eager = plan_.fusion == Fusion::eager;
     const bool unfused = plan_.attention == AttentionKernel::unfused;

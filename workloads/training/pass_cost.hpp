@@ -26,6 +26,7 @@
 
 #include "sim/device/cost_model.hpp"
 #include "sim/network/collective.hpp"
+#include "workloads/model/layer_program.hpp"
 #include "workloads/training/experts.hpp"
 #include "workloads/training/pass_program.hpp"
 #include "workloads/training/spec.hpp"
@@ -113,7 +114,7 @@ class PassCost {
     class Writer;
     /// Bytes that each streaming kernel of a layer moves; norm and residual: of one block.
     struct LayerTraffic {
-        double norm, residual, activation, rotary;
+        double norm = 0, residual = 0, activation = 0, rotary = 0;
         double transposes = 0;  ///< strided copies between tokens and heads
         double joins = 0;       ///< that put gradients of queries, keys and values beside each other
         double scales = 0;      ///< the factor of the scores, on gradients of queries and keys
@@ -153,11 +154,15 @@ class PassCost {
     void add_adapters(Block& block, LayerProduct in, LayerProduct out) const;
     /// The products of the adapters into or out of the middle of blocks, and their sums with what the frozen weights make.
     void write_adapters(Writer& out, std::span<const Block> blocks, bool inner, PassWork work) const;
-    [[nodiscard]] Block attention_block() const;
+    [[nodiscard]] LayerContext layer_context(LayerKind kind) const;
+    /// Products among the operations of half a layer; `fused`: the function between them can cast what it writes.
+    [[nodiscard]] Block block_of(const LayerOperations& operations, bool fused) const;
+    [[nodiscard]] Block attention_block(LayerKind kind) const;
+    /// Values that the function between two products of this width moves for a token.
+    [[nodiscard]] double activation_values(double width, bool backward) const;
     // State-space layers: pass_state_space.cpp.
-    [[nodiscard]] Block state_space_block() const;
     void write_state_space(Writer& out, bool backward) const;
-    void write_scan_forward(Writer& out) const;
+    void write_scan_forward(Writer& out, bool whole) const;
     void write_scan_backward(Writer& out) const;
     struct ScanShape;
     [[nodiscard]] ScanShape scan_shape() const;

@@ -46,8 +46,7 @@ PassCost::Block PassCost::expert_products() const {
 double PassCost::expert_activation_bytes(bool backward) const {
     const Block products = expert_products();
     const Product& in = products.in[0];
-    const double values = model_.gated ? (backward ? 5 : 3) : (backward ? 3 : 2);
-    return in.times * in.gemm.m * products.out[0].gemm.k * values * 2;
+    return in.times * in.gemm.m * activation_values(products.out[0].gemm.k, backward) * 2;
 }
 
 Alone PassCost::dispatch(Precision precision) const {
@@ -126,9 +125,9 @@ void PassCost::write_shared(Writer& out, Direction direction, Part part) const {
     const Block block = feed_forward(width);
     const std::span<const Block> both(&block, 1);
     const bool backward = direction == Direction::backward;
-    const double values = model_.gated ? (backward ? 5 : 3) : (backward ? 3 : 2);
     const auto activate = [&] {
-        out.kernel("activation function", stream_slowdown_ * streaming(tokens_ * values * width * 2));
+        out.kernel("activation function",
+                   stream_slowdown_ * streaming(tokens_ * activation_values(width, backward) * 2));
     };
     if (!backward) {
         write_input_products(out, both);

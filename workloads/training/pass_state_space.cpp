@@ -41,15 +41,6 @@ PassCost::ScanShape PassCost::scan_shape() const {
     return s;
 }
 
-PassCost::Block PassCost::state_space_block() const {
-    const double h = static_cast<double>(model_.hidden);
-    const StateSpaceSpec& space = model_.state_space;
-    return {{{product(tokens_, space.projected() / t_, h), true, false}},
-            {{product(tokens_, h, space.inner() / t_), false, false}},
-            {},
-            {}};
-}
-
 Gemm PassCost::scan_product(double m, double n, double k, double batch, double extra_bytes) const {
     Gemm gemm = product(m, n, k, false);
     gemm.batch = batch;
@@ -76,16 +67,27 @@ void PassCost::write_stream(Writer& out, const char* name, double bytes, double 
     out.kernel(name, stream_slowdown_ * streaming(bytes, kernels), kernels);
 }
 
-// What a token's convolved values and each head's step become before a chunk's products: both passes do it.
-void PassCost::write_scan_forward(Writer& out) const {
-    const ScanShape s = scan_shape();
-    const double batch = s.chunks * s.groups;
-    write_stream(out, "causal convolution", s.tokens * s.convolved * 4);
-    write_stream(out, "steps and decays", s.tokens * s.heads * (2 + 4 + 4));
-    const std::array states{scan_product(s.state, s.shared, s.chunk, batch, 2 * s.values)};
-    write_scan(out, "states of chunks", states);
-    const std::array scores{scan_product(s.chunk, s.chunk, s.state, batch, 2 * s.chunk * s.chunk * batch)};
-    write_scan(out, "scores inside chunks", scores);
+// The operations between the layer's products, each a kernel; `whole`: else those that the backward pass does again, up to the scores of
+// chunks.
+void PassCost::write_scan_forward(Writer& out, bool whole) const {
+    const LayerOperations operations = before_attention(layer_context({false, false, LayerPart::state_space}));
+    std::vector<Gemm> products;
+    std::size_t written = 0;
+    for (std::size_t i = 0; i < operations.size() && (whole || written < 2); ++i) {
+        const LayerOperation& one = operations[i];
+        if (one.role == LayerRole::inner_norm) {
+            write_stream(out, one.name, 2 * one.values(), one.launches);
+        } else if (one.role == LayerRole::core) {
+            const auto& gemm = std::get<Gemm>(*one.kernel);
+            products.push_back(scan_product(gemm.m, gemm.n, gemm.k, gemm.batch, gemm.extra_bytes));
+            const bool goes_on = i + 1 < operations.size() && operations[i + 1].launches == 0;
+            if (!goes_on) {
+                write_scan(out, one.name, products);
+                products.clear();
+                ++written;
+            }
+        }
+    }
 }
 
 void PassCost::write_scan_backward(Writer& out) const {
@@ -95,7 +97,7 @@ void PassCost::write_scan_backward(Writer& out) const {
     const double each = s.tokens * s.inner;
     const double half = s.chunk / 2;  // of a chunk's tokens are before one, in the mean
     write_stream(out, "norm after the scan", each * 8, 2);
-    write_scan_forward(out);
+    write_scan_forward(out, false);
     write_stream(out, "passing of states", s.values * (4 + 4));
     write_stream(out, "gradient of the gate", each * 2 * 6);
     const std::array states{scan_product(s.state, s.shared, s.chunk, batch, 2 * s.values)};
@@ -126,16 +128,7 @@ void PassCost::write_state_space(Writer& out, bool backward) const {
         write_scan_backward(out);
         return;
     }
-    const ScanShape s = scan_shape();
-    const double batch = s.chunks * s.groups;
-    const double each = s.tokens * s.inner;
-    write_scan_forward(out);
-    write_stream(out, "passing of states", s.values * (4 + 2));
-    // Reads the gate as well, and writes what it was before the gate for the backward pass.
-    const std::array outputs{scan_product(s.chunk, s.shared, s.state, batch, 2 * each),
-                             scan_product(s.chunk, s.head_dim, s.chunk / 2, s.chunks * s.heads)};
-    write_scan(out, "scan inside chunks", outputs);
-    write_stream(out, "norm after the scan", each * 6);
+    write_scan_forward(out, true);
 }
 
 }  // namespace orrery::training
