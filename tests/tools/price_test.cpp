@@ -12,6 +12,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <set>
+
 using namespace orrery;
 using namespace orrery::test;
 
@@ -270,4 +272,38 @@ TEST_CASE("a device of the user's own, with its kernels, needs no change of the 
     std::filesystem::remove(folder.file("anywhere.yaml"));
     check_refused("run " + scenario + " --data " + mine, "anywhere.yaml' describes a device");
     check_refused("run " + scenario + " --data " + folder.file("none"), "holds none of models/data");
+}
+
+TEST_CASE("price layer: the operations of each kind of layer of a model, with times on a device") {
+    const auto rows = prices("layer qwen3-32b sequences=64 keys=4096 tensor=2 --device h100-sxm");
+    double weights = 0;
+    double seconds = 0;
+    double attention = 0;
+    for (const auto& row : rows) {
+        CHECK(row["count"] == 64);
+        weights += row["weights"].get<double>();
+        seconds += row["seconds"].get<double>();
+        attention += row["operation"] == "attention" ? row["seconds"].get<double>() : 0;
+    }
+    // 64 query heads of 128 and 8 key heads over 5,120 values, and a gated feed-forward of 25,600, over two devices, with two norms.
+    CHECK(weights == 5120.0 * (2 * 64 * 128 + 2 * 8 * 128 + 3 * 25600) / 2 + 4 * 5120);
+    Attention decode{64 * 32, 1, 4096, 128};
+    decode.causal = false;
+    decode.group = 8;
+    const CostModel& device = model_cache().device(read_device("h100-sxm", data()), ComputeKind::calibrated);
+    CHECK(attention == doctest::Approx(device.seconds(decode).value()).epsilon(1e-9));
+    CHECK(seconds > 2 * attention);
+    // Two kinds of layers, without a device their shapes alone.
+    std::set<std::string> kinds;
+    for (const auto& row : prices("layer deepseek-ai/DeepSeek-V3 queries=512 keys=512")) {
+        kinds.insert(row["layers"].get<std::string>());
+        CHECK(row["seconds"] == 0);
+    }
+    CHECK(kinds == std::set<std::string>{"dense layers", "layers with experts"});
+    check_refused("price layer", "takes a model");
+    check_refused("price layer qwen3-32c", "did you mean 'qwen3-32b'?");
+    check_refused("price layer qwen3-32b keys=0", "'keys=0' is not one of");
+    check_refused("price layer qwen3-32b queries=9 keys=8", "keys (8) counts the queries (9)");
+    check_refused("price layer qwen3-32b tensor=7", "tensor (7) must divide the 64 heads");
+    check_refused("price layer qwen3-32b --library nccl", "--library has no effect on a layer");
 }

@@ -60,6 +60,7 @@ int command_sweep(const CommandLine& line, const DataDirectory& data);
 int command_table_of(const CommandLine& line, const DataDirectory& data);
 int command_merge(const CommandLine& line, const DataDirectory& data);
 int command_price(const CommandLine& line, const DataDirectory& data);
+int price_layer(const CommandLine& line, const DataDirectory& data);  ///< its first argument is "layer"
 int command_calibrate(const CommandLine& line, const DataDirectory& data);
 
 }  // namespace orrery::program

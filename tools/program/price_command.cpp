@@ -280,6 +280,9 @@ std::string quoted(const std::string& text) {
 }  // namespace
 
 int command_price(const CommandLine& line, const DataDirectory& data) {
+    if (!line.arguments.empty() && line.arguments[0] == "layer") {
+        return price_layer(line, data);
+    }
     Pricers pricers(data);
     std::vector<Diagnostic> errors;
     std::vector<std::pair<Asked, RowPrice>> prices;
