@@ -40,6 +40,29 @@ LayerOperations whole_layer(const ModelSpec& model, LayerKind kind, LayerPhase p
     return layer_operations(at, shape, whole_experts(model, tokens));
 }
 
+// A model of 8 layers whose `attention` is this, with a window in all but the last, or without one.
+ModelSpec model_of(const std::string& attention, std::int64_t window) {
+    ModelSpec model;
+    std::vector<Diagnostic> errors;
+    read_fields(parse_yaml(fmt::format("{{layers: 8, hidden: 4096, heads: 32, kv_heads: 8, vocabulary: 32000, "
+                                       "attention: {}{}}}",
+                                       attention, window > 0 ? fmt::format(", window: {}, full_every: 8", window) : ""),
+                           "model"),
+                test::data(), errors, [&](Fields& fields) { describe(fields, model); });
+    REQUIRE(errors.empty());
+    complete(model);
+    return model;
+}
+
+Attention attention_of(const ModelSpec& model, double queries, double keys, bool windowed) {
+    CoreShape shape;
+    shape.heads = static_cast<double>(model.heads);
+    shape.queries = queries;
+    shape.keys = keys;
+    const LayerContext at{model, {false, windowed}, {}, queries > 1 ? LayerPhase::prompt : LayerPhase::decode, queries};
+    return std::get<Attention>(attention_core(at, shape));
+}
+
 double flops_of(const LayerOperations& operations) {
     double sum = 0;
     for (const LayerOperation& one : operations) {
@@ -125,6 +148,16 @@ TEST_CASE("layers: tensor ranks share heads and matrices, and hold whole what la
     CHECK(llama == its_parts);
     const auto [deepseek, parts] = shared("deepseek-v3");
     CHECK(parts - deepseek == 7 * 7168.0 * (1536 + 512 + 64));
+}
+
+TEST_CASE("attention: sinks widen the window by the first tokens of a sequence") {
+    const ModelSpec plain = model_of("{kind: standard}", 4096);
+    const ModelSpec model = model_of("{kind: sinks, tokens: 16}", 4096);
+    CHECK(attention_of(model, 1, 100'000, true).window == 4096 + 16);
+    CHECK(attention_of(model, 1, 100'000, false).window == 0);
+    CHECK(attention_of(plain, 1, 100'000, true).window == 4096);
+    CHECK(model.parameters() == plain.parameters());
+    CHECK(layer_problems(model_of("sinks", 0)).at(0).text.find("no effect without a window") != std::string::npos);
 }
 
 }  // namespace orrery

@@ -5,11 +5,12 @@
 namespace orrery::model {
 
 extern const PolicyRow<AttentionForm> kStandardAttention;
+extern const PolicyRow<AttentionForm> kSinkAttention;
 extern const AttentionForm& kLatentAttention;
 extern const AttentionForm& kStateSpaceScan;
 
 const PolicyTable<AttentionForm>& attention_table() {
-    static const PolicyTable<AttentionForm> kTable = {&kStandardAttention};
+    static const PolicyTable<AttentionForm> kTable = {&kStandardAttention, &kSinkAttention};
     return kTable;
 }
 
