@@ -160,4 +160,26 @@ TEST_CASE("attention: sinks widen the window by the first tokens of a sequence")
     CHECK(layer_problems(model_of("sinks", 0)).at(0).text.find("no effect without a window") != std::string::npos);
 }
 
+TEST_CASE("attention: a block-sparse step reads its share of the keys, a prompt computes its share of the products") {
+    const ModelSpec model = model_of("{kind: block-sparse, density: 0.1, block: 64}", 0);
+    const ModelSpec dense = model_of("standard", 0);
+    CHECK(attention_of(model, 1, 64'000, false).keys == 6400);
+    CHECK(attention_of(model, 1, 100, false).keys == 64);  // a whole block
+    CHECK(attention_of(model, 1, 10, false).keys == 10);
+    for (const auto& [queries, keys] : {std::pair(8192.0, 8192.0), {2048.0, 32768.0}, {20000.0, 32768.0}}) {
+        CAPTURE(queries);
+        const double share =
+            attention_of(model, queries, keys, false).flops() / attention_of(dense, queries, keys, false).flops();
+        // Half a block more for each query, whose mean context is that before all of them and half of theirs.
+        CHECK(share == doctest::Approx(0.1 + 32 / (keys - queries / 2)).epsilon(0.002));
+    }
+    // Model FLOPs count what is computed: 6 for each weight of products, and that share of attention's.
+    const auto attention_flops = [](const ModelSpec& of) {
+        return of.flops_per_token() - 6 * (8 * (of.layer_parameters() - 4 * 4096) + of.embedding_parameters());
+    };
+    CHECK(attention_flops(model) == doctest::Approx((0.1 + 32.0 / 1024) * attention_flops(dense)).epsilon(0.005));
+    CHECK(attention_of(model_of("{kind: block-sparse, density: 1}", 0), 4096, 4096, false).window == 0);
+    CHECK(layer_problems(model_of("block-sparse", 128)).size() == 1);
+}
+
 }  // namespace orrery

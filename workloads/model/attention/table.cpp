@@ -6,11 +6,12 @@ namespace orrery::model {
 
 extern const PolicyRow<AttentionForm> kStandardAttention;
 extern const PolicyRow<AttentionForm> kSinkAttention;
+extern const PolicyRow<AttentionForm> kBlockSparseAttention;
 extern const AttentionForm& kLatentAttention;
 extern const AttentionForm& kStateSpaceScan;
 
 const PolicyTable<AttentionForm>& attention_table() {
-    static const PolicyTable<AttentionForm> kTable = {&kStandardAttention, &kSinkAttention};
+    static const PolicyTable<AttentionForm> kTable = {&kStandardAttention, &kSinkAttention, &kBlockSparseAttention};
     return kTable;
 }
 
