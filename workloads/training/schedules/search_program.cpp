@@ -1,17 +1,21 @@
-// The order of passes as an integer program, solved by GLPK.
+// The order of passes as an integer program, solved by CBC in one thread.
 //
 // Variables: when each pass begins, and for each two passes of a stage that may come either way, which comes first. Micro-batches come
 // in order, so that what a stage may hold is an order as well: forward pass i follows the weight gradients of i - held.
 // Sends wait for each other in play() and not here: what is found is played, and counts only if it is faster.
+// Several orders may take the same time, and which of them a solver finds is its own affair. A second program takes the one whose passes
+// begin first, those of early stages and micro-batches before others.
 
 #include "workloads/training/schedules/search.hpp"
 
 #include "sim/base/error.hpp"
 
-#include <glpk.h>
+#include <coin/Cbc_C_Interface.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace orrery::training {
@@ -27,17 +31,8 @@ std::uint32_t binaries_of(const PipelineShape& shape) {
     return 3 * shape.stages * shape.micro_batches * (shape.micro_batches - 1) / 2;
 }
 
-/// GLPK's memory is the thread's: all of it goes with this.
-struct Solver {
-    glp_prob* problem;
-    Solver() {
-        glp_term_out(GLP_OFF);
-        problem = glp_create_prob();
-        glp_set_obj_dir(problem, GLP_MIN);
-    }
-    ~Solver() { glp_free_env(); }
-    Solver(const Solver&) = delete;
-    Solver& operator=(const Solver&) = delete;
+struct DeleteModel {
+    void operator()(Cbc_Model* model) const { Cbc_deleteModel(model); }
 };
 
 struct Term {
@@ -47,11 +42,16 @@ struct Term {
 
 class OrderProgram {
   public:
-    OrderProgram(const PipelineShape& shape, const MeasuredPipeline& measured, std::int64_t best)
-        : shape_(shape), m_(shape.micro_batches), in_(measured), unit_(static_cast<double>(best) / kUnits) {
+    /// Orders that take less than `best`; with `period`, in the program's unit, the first of those that take no longer.
+    OrderProgram(const PipelineShape& shape, const MeasuredPipeline& measured, std::int64_t best, double period = 0)
+        : shape_(shape),
+          m_(shape.micro_batches),
+          in_(measured),
+          unit_(static_cast<double>(best) / kUnits),
+          breaks_ties_(period > 0) {
         least_ = static_cast<double>(least_time(shape, measured)) / unit_;
-        period_ = column(least_, kUnits * (1 - 1e-6));  // faster than that
-        glp_set_obj_coef(solver_.problem, period_, 1);
+        period_ =
+            column(least_, breaks_ties_ ? period : kUnits * (1 - 1e-6), breaks_ties_ ? 0 : 1);  // faster than that
         add_starts();
         for (std::uint32_t s = 0; s < shape.stages; ++s) {
             add_period(s, s);
@@ -64,63 +64,52 @@ class OrderProgram {
         }
     }
 
-    ProgramResult solve(std::uint32_t nodes) {
-        glp_iocp options;
-        glp_init_iocp(&options);
-        options.msg_lev = GLP_MSG_OFF;
-        options.presolve = GLP_ON;
-        Limit limit{nodes, false};
-        options.cb_info = &limit;
-        options.cb_func = [](glp_tree* tree, void* info) {
-            auto& mine = *static_cast<Limit*>(info);
-            int active = 0;
-            int now = 0;
-            int all = 0;
-            glp_ios_tree_size(tree, &active, &now, &all);
-            if (static_cast<std::uint32_t>(all) > mine.nodes) {
-                mine.reached = true;
-                glp_ios_terminate(tree);
-            }
-        };
-        const int code = glp_intopt(solver_.problem, &options);
-        const int status = glp_mip_status(solver_.problem);
-        ProgramResult out;
-        out.proven = !limit.reached && (code == 0 || code == GLP_ENOPFS);
-        if (code != GLP_ENOPFS && (status == GLP_OPT || status == GLP_FEAS)) {
-            out.words = words();
+    struct Found {
+        ProgramResult result;
+        double period = 0;  ///< of the order found, in the program's unit
+    };
+    Found solve(std::uint32_t nodes) {
+        Cbc_Model* const model = model_.get();
+        for (const auto& [name, value] : {std::pair<const char*, std::string>{"log", "0"},
+                                          {"threads", "0"},
+                                          {"maxNodes", std::to_string(nodes)},
+                                          {"randomSeed", "1"},
+                                          {"randomCbcSeed", "1"}}) {
+            Cbc_setParameter(model, name, value.c_str());
+        }
+        Cbc_setLogLevel(model, 0);
+        Cbc_solve(model);
+        Found out;
+        const bool optimal = Cbc_isProvenOptimal(model) != 0;
+        out.result.proven = optimal || Cbc_isProvenInfeasible(model) != 0;
+        if (optimal || Cbc_numberSavedSolutions(model) > 0) {
+            solution_ = Cbc_getColSolution(model);
+            out.result.words = words();
+            out.period = solution_[period_];
         }
         return out;
     }
 
   private:
-    struct Limit {
-        std::uint32_t nodes;
-        bool reached;
-    };
     // Kinds of passes: forward, input gradients, weight gradients.
     static constexpr std::size_t kForward = 0, kInput = 1, kWeight = 2, kKinds = 3;
 
-    int column(double least, double most) {
-        const int at = glp_add_cols(solver_.problem, 1);
-        glp_set_col_bnds(solver_.problem, at, least < most ? GLP_DB : GLP_FX, least, most);
-        return at;
+    int column(double least, double most, double price = 0, bool whole = false) {
+        Cbc_addCol(model_.get(), std::to_string(columns_).c_str(), least, std::max(least, most), price, whole ? 1 : 0,
+                   0, nullptr, nullptr);
+        return columns_++;
     }
-    int binary() {
-        const int at = glp_add_cols(solver_.problem, 1);
-        glp_set_col_kind(solver_.problem, at, GLP_BV);
-        return at;
-    }
+    int binary() { return column(0, 1, 0, true); }
     // The sum of the terms is this or more.
     void at_least(double least, const std::vector<Term>& terms) {
-        std::vector<int> columns(1);
-        std::vector<double> factors(1);
+        std::vector<int> columns;
+        std::vector<double> factors;
         for (const Term& term : terms) {
             columns.push_back(term.column);
             factors.push_back(term.factor);
         }
-        const int row = glp_add_rows(solver_.problem, 1);
-        glp_set_row_bnds(solver_.problem, row, GLP_LO, least, 0);
-        glp_set_mat_row(solver_.problem, row, static_cast<int>(terms.size()), columns.data(), factors.data());
+        Cbc_addRow(model_.get(), std::to_string(rows_++).c_str(), static_cast<int>(terms.size()), columns.data(),
+                   factors.data(), 'G', least);
     }
     void follows(int later, int earlier, double by) { at_least(by, {{later, 1}, {earlier, -1}}); }
 
@@ -148,7 +137,10 @@ class OrderProgram {
             for (std::size_t kind = 0; kind < kKinds; ++kind) {
                 for (std::uint32_t i = 0; i < m_; ++i) {
                     const bool known = kind == kForward && i == 0;
-                    starts_[s][kind].push_back(column(first, known ? first : first + kUnits));
+                    // Early passes weigh more, so that no two orders that differ cost the same.
+                    const double weight = 1 + 1.0 / (1 + s + shape_.stages * (kind + kKinds * i));
+                    starts_[s][kind].push_back(
+                        column(first, known ? first : first + kUnits, breaks_ties_ ? weight : 0));
                 }
             }
             first_.push_back(first);
@@ -217,7 +209,7 @@ class OrderProgram {
     }
 
     [[nodiscard]] bool before(std::uint32_t s, std::size_t pair, std::uint32_t i, std::uint32_t j) const {
-        return i <= j || glp_mip_col_val(solver_.problem, choices_[s][pair][i][j]) > 0.5;
+        return i <= j || solution_[choices_[s][pair][i][j]] > 0.5;
     }
     // Merged by what comes first of the next of each kind.
     [[nodiscard]] OrderWords words() const {
@@ -249,7 +241,10 @@ class OrderProgram {
     std::uint32_t m_;
     const MeasuredPipeline& in_;
     double unit_, least_ = 0;
-    Solver solver_;
+    bool breaks_ties_;
+    std::unique_ptr<Cbc_Model, DeleteModel> model_{Cbc_newModel()};
+    const double* solution_ = nullptr;  ///< values of columns
+    int columns_ = 0, rows_ = 0;
     int period_ = 0;
     std::vector<double> first_;                                               ///< when each stage begins
     std::vector<std::array<std::vector<int>, kKinds>> starts_;                ///< by stage and kind
@@ -268,7 +263,13 @@ ProgramResult solve_program(const PipelineShape& shape, const MeasuredPipeline& 
     if (least_time(shape, measured) >= best) {
         return {std::nullopt, true};
     }
-    ProgramResult out = OrderProgram(shape, measured, best).solve(nodes);
+    const OrderProgram::Found found = OrderProgram(shape, measured, best).solve(nodes);
+    ProgramResult out = found.result;
+    if (out.words && out.proven) {
+        constexpr double kTolerance = 1e-6;
+        const auto first = OrderProgram(shape, measured, best, found.period + kTolerance).solve(nodes);
+        out.words = first.result.words ? first.result.words : out.words;
+    }
     // Within the tolerances of the solver an order as fast as the best passes for a faster one.
     const std::optional<OrderTime> time = out.words ? play(shape, measured, *out.words) : std::nullopt;
     if (!time || time->longest >= best) {
