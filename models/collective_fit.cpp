@@ -3,6 +3,7 @@
 #include "sim/base/error.hpp"
 #include "sim/base/text.hpp"
 #include "sim/config/units.hpp"
+#include "sim/record/table_reader.hpp"
 
 #include <fmt/format.h>
 
@@ -15,7 +16,6 @@ namespace {
 
 constexpr const char* kCollectivesVersion = "# orrery-collectives: 1";
 constexpr const char* kUnnamed = "-";
-constexpr std::size_t kMostFitErrors = 100;
 constexpr std::size_t kMostCurves = 10'000;
 constexpr double kPriorLatency = 10e-6;  ///< s; only ratios to the prior matter
 constexpr double kMega = 1e6;
@@ -26,31 +26,22 @@ double prior(CollectiveOp op, double ranks, double bytes, double bandwidth) {
     return kPriorLatency + (op == CollectiveOp::all_reduce ? 2 : 1) * share * bytes / bandwidth;
 }
 
-class CollectiveFitParser {
+class CollectiveFitParser : TextLines {
   public:
-    explicit CollectiveFitParser(std::string name) : name_(std::move(name)) {}
+    using TextLines::TextLines;
 
-    CollectiveFit run(std::string_view text) {
-        for (std::size_t start = 0; start < text.size() && errors_.size() < kMostFitErrors;) {
-            const std::size_t end = std::min(text.find('\n', start), text.size());
-            ++line_;
-            read_line(text.substr(start, end - start));
-            start = end + 1;
+    CollectiveFit run() {
+        for (std::string_view line; next_line(line);) {
+            read_line(line);
         }
         check();
-        if (!errors_.empty()) {
-            throw ConfigError(errors_);
-        }
+        finish();
         return std::move(fit_);
     }
 
   private:
-    void fail(const std::string& what) {
-        errors_.push_back(Diagnostic{name_, line_, 1, what, ErrorCode::malformed_trace});
-    }
-
     void read_line(std::string_view line) {
-        if (line_ == 1) {
+        if (this->line() == 1) {
             if (line != kCollectivesVersion) {
                 fail(fmt::format("a fit of collectives starts with the line '{}'", kCollectivesVersion));
             }
@@ -88,8 +79,8 @@ class CollectiveFitParser {
 
     void read_curve(const std::vector<std::string_view>& cells) {
         if (fit_.curves.size() >= kMostCurves) {
-            throw ConfigError({Diagnostic{name_, line_, 1, fmt::format("more than {} curves", kMostCurves),
-                                          ErrorCode::malformed_trace}});
+            fail(fmt::format("more than {} curves", kMostCurves));
+            finish();
         }
         CollectiveCurve curve;
         curve.library = cells[1];
@@ -137,25 +128,21 @@ class CollectiveFitParser {
     }
 
     void check() {
-        line_ = 0;
         if (fit_.bandwidth <= 0) {
-            fail("no 'bandwidth_GBps'");
+            fail_at(0, "no 'bandwidth_GBps'");
         }
         if (fit_.curves.empty()) {
-            fail("no 'curve'");
+            fail_at(0, "no 'curve'");
         }
         for (const CollectiveCurve& curve : fit_.curves) {
             if (curve.pieces.empty()) {
-                fail(fmt::format("the curve of {} {} {} has no piece", curve.library,
-                                 collective_op_names()[static_cast<std::size_t>(curve.op)], curve.ranks));
+                fail_at(0, fmt::format("the curve of {} {} {} has no piece", curve.library,
+                                       collective_op_names()[static_cast<std::size_t>(curve.op)], curve.ranks));
             }
         }
     }
 
-    std::string name_;
-    int line_ = 0;
     CollectiveFit fit_;
-    std::vector<Diagnostic> errors_;
 };
 
 }  // namespace
@@ -205,7 +192,7 @@ double CollectiveFit::seconds(std::string_view library, CollectiveOp op, double 
 }
 
 CollectiveFit parse_collective_fit(const std::string& text, const std::string& name) {
-    return CollectiveFitParser(name).run(text);
+    return CollectiveFitParser(text, name).run();
 }
 
 std::string format_collective_fit(const CollectiveFit& fit) {

@@ -4,6 +4,7 @@
 #include "sim/base/error.hpp"
 #include "sim/base/input_file.hpp"
 #include "sim/config/units.hpp"
+#include "sim/record/table_reader.hpp"
 
 #include <fmt/format.h>
 
@@ -17,7 +18,6 @@ namespace {
 
 constexpr const char* kFitVersion = "# orrery-fit: 1";
 constexpr std::size_t kMostNodes = 1'000'000;
-constexpr std::size_t kMostErrors = 100;
 constexpr double kStep = 1e-3;  ///< resolution of the nodes
 
 const std::vector<std::string>& prior_names() {
@@ -35,32 +35,23 @@ const std::vector<std::string>& beyond_names() {
     return kNames;
 }
 
-class KernelFitParser {
+class KernelFitParser : TextLines {
   public:
-    explicit KernelFitParser(std::string name) : name_(std::move(name)) {}
+    using TextLines::TextLines;
 
-    KernelFit run(std::string_view text) {
-        for (std::size_t start = 0; start < text.size() && errors_.size() < kMostErrors;) {
-            const std::size_t end = std::min(text.find('\n', start), text.size());
-            ++number_;
-            read_line(text.substr(start, end - start));
-            start = end + 1;
+    KernelFit run() {
+        for (std::string_view line; next_line(line);) {
+            read_line(line);
         }
         check();
-        if (!errors_.empty()) {
-            throw ConfigError(errors_);
-        }
+        finish();
         fit_.prepare();
         return std::move(fit_);
     }
 
   private:
-    void fail(const std::string& what) {
-        errors_.push_back(Diagnostic{name_, number_, 1, what, ErrorCode::malformed_trace});
-    }
-
     void read_line(std::string_view line) {
-        if (number_ == 1) {
+        if (this->line() == 1) {
             if (line != kFitVersion) {
                 fail(fmt::format("a fit starts with the line '{}'", kFitVersion));
             }
@@ -70,8 +61,8 @@ class KernelFitParser {
                 fit_.values.push_back(value * kStep);
             }
             if (fit_.values.size() > kMostNodes) {
-                throw ConfigError({Diagnostic{name_, number_, 1, fmt::format("more than {} nodes", kMostNodes),
-                                              ErrorCode::malformed_trace}});
+                fail(fmt::format("more than {} nodes", kMostNodes));
+                finish();
             }
         } else {
             read_key(line);
@@ -233,10 +224,7 @@ class KernelFitParser {
         }
     }
 
-    std::string name_;
     KernelFit fit_;
-    std::vector<Diagnostic> errors_;
-    int number_ = 0;
     bool in_values_ = false;
     bool has_kind_ = false;
     bool has_format_ = false;
@@ -288,7 +276,7 @@ std::string format_fit(const KernelFit& fit) {
 }
 
 KernelFit parse_fit(const std::string& text, const std::string& name) {
-    return KernelFitParser(name).run(text);
+    return KernelFitParser(text, name).run();
 }
 
 KernelFit load_fit(const std::string& path) {

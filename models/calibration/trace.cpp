@@ -3,6 +3,7 @@
 #include "sim/base/input_file.hpp"
 #include "sim/base/text.hpp"
 #include "sim/config/units.hpp"
+#include "sim/record/table_reader.hpp"
 
 #include <fmt/format.h>
 
@@ -15,7 +16,6 @@ namespace orrery::models {
 
 namespace {
 
-constexpr std::size_t kMostErrors = 100;
 constexpr std::size_t kLongestLine = 4096;
 constexpr std::size_t kMostRows = 20'000'000;
 constexpr const char* kVersionLine = "# orrery-trace: 1";
@@ -109,38 +109,26 @@ bool is_dtype(std::string_view text) {
 }
 
 // Reads one text into a trace; collects what is wrong with it.
-class Parser {
+class Parser : TextLines {
   public:
-    explicit Parser(std::string name) : name_(std::move(name)) {}
-
-    Trace run(std::string_view text) {
+    Parser(std::string_view text, const std::string& name) : TextLines(text, name) {
         if (text.find('\0') != std::string_view::npos) {
-            number_ = 1;
-            fail("holds a NUL byte: this is not a text file");
+            fail_at(1, "holds a NUL byte: this is not a text file");
         }
-        for (std::size_t start = 0; start < text.size() && errors_.size() < kMostErrors;) {
-            const std::size_t end = std::min(text.find('\n', start), text.size());
-            ++number_;
-            std::string_view line = text.substr(start, end - start);
-            start = end + 1;
-            if (!line.empty() && line.back() == '\r') {
-                line.remove_suffix(1);
-            }
+    }
+
+    Trace run() {
+        for (std::string_view line; next_line(line);) {
             read_line(line);
         }
+        check_head();
         finish();
         return std::move(trace_);
     }
 
   private:
-    void fail(const std::string& what) {
-        if (errors_.size() < kMostErrors) {
-            errors_.push_back(Diagnostic{name_, number_, 1, what, ErrorCode::malformed_trace});
-        }
-    }
-
     void read_line(std::string_view line) {
-        if (number_ == 1 && line != kVersionLine) {
+        if (this->line() == 1 && line != kVersionLine) {
             fail(fmt::format("a trace starts with the line '{}'", kVersionLine));
         }
         if (line.size() > kLongestLine) {
@@ -151,8 +139,8 @@ class Parser {
         } else if (columns_.empty()) {
             read_header(line);
         } else if (trace_.rows.size() >= kMostRows) {
-            throw ConfigError({Diagnostic{name_, number_, 1, fmt::format("more than {} rows", kMostRows),
-                                          ErrorCode::malformed_trace}});
+            fail(fmt::format("more than {} rows", kMostRows));
+            finish();
         } else {
             read_row(line);
         }
@@ -160,7 +148,7 @@ class Parser {
 
     void read_meta(std::string_view line) {
         const std::size_t colon = line.find(':');
-        if (number_ == 1 || colon == std::string_view::npos) {
+        if (this->line() == 1 || colon == std::string_view::npos) {
             return;
         }
         const std::string key(trim(line.substr(0, colon)));
@@ -187,7 +175,7 @@ class Parser {
                 fail(fmt::format("the header lacks the column '{}'", required));
             }
         }
-        usable_ = errors_.empty();
+        usable_ = problems() == 0;
     }
 
     void read_row(std::string_view line) {
@@ -200,13 +188,13 @@ class Parser {
             return;
         }
         TraceRow row;
-        row.line = number_;
-        const std::size_t before = errors_.size();
+        row.line = this->line();
+        const std::size_t before = problems();
         for (std::size_t i = 0; i < cells.size(); ++i) {
             read_cell(columns_[i], trim(cells[i]), row);
         }
         check_row(row);
-        if (errors_.size() == before) {
+        if (problems() == before) {
             trace_.rows.push_back(std::move(row));
         }
     }
@@ -319,7 +307,7 @@ class Parser {
         }
     }
 
-    void finish() {
+    void check_head() {
         for (const char* key : {"device", "source", "date"}) {
             const auto found = trace_.meta.find(key);
             if (found == trace_.meta.end() || found->second.empty()) {
@@ -328,19 +316,13 @@ class Parser {
         }
         if (columns_.empty()) {
             fail("holds no header line with the names of its columns");
-        } else if (trace_.rows.empty() && errors_.empty()) {
+        } else if (trace_.rows.empty() && problems() == 0) {
             fail("holds no rows");
-        }
-        if (!errors_.empty()) {
-            throw ConfigError(errors_);
         }
     }
 
-    std::string name_;
     Trace trace_;
     std::vector<std::string> columns_;
-    std::vector<Diagnostic> errors_;
-    int number_ = 0;
     bool usable_ = false;  ///< the header was fine, so that rows can be read
 };
 
@@ -462,7 +444,7 @@ double TraceRow::dim(const char* name, double otherwise) const {
 }
 
 Trace parse_trace(const std::string& text, const std::string& name) {
-    return Parser(name).run(text);
+    return Parser(text, name).run();
 }
 
 Trace read_trace(const std::string& path) {

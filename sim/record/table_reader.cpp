@@ -36,10 +36,40 @@ bool InputLines::next(std::string& line) {
     return true;
 }
 
+bool TextLines::next_line(std::string_view& line) {
+    if (at_ >= text_.size() || hopeless()) {
+        return false;
+    }
+    const std::size_t end = std::min(text_.find('\n', at_), text_.size());
+    line = text_.substr(at_, end - at_);
+    at_ = end + 1;
+    ++line_;
+    if (!line.empty() && line.back() == '\r') {
+        line.remove_suffix(1);  // as spreadsheets and Python's csv end lines
+    }
+    return true;
+}
+
+void TextLines::fail_at(int line, const std::string& what) {
+    if (!hopeless()) {
+        problems_.push_back(Diagnostic{name_, line, 1, what, ErrorCode::malformed_trace});
+    }
+}
+
+bool TextLines::hopeless() const {
+    return problems_.size() >= kMostErrors;
+}
+
+void TextLines::finish() const {
+    if (!problems_.empty()) {
+        throw ConfigError(problems_);
+    }
+}
+
 TableReader::TableReader(std::string_view text, std::string name, TableStyle style)
-    : text_(text), name_(std::move(name)), style_(style) {
-    header_ = next_cells();
-    if (header_.empty() || header_.size() > kMostColumns) {
+    : TextLines(text, std::move(name)), style_(style) {
+    next_cells(header_);
+    if (header_.size() > kMostColumns) {
         fail(fmt::format("the first line names {} columns", header_.size()));
     }
 }
@@ -49,8 +79,7 @@ bool TableReader::has(std::string_view column) const {
 }
 
 bool TableReader::next() {
-    while (at_ < text_.size() && errors_.size() < kMostErrors) {
-        cells_ = next_cells();
+    while (next_cells(cells_)) {
         if (cells_.size() == header_.size()) {
             return true;
         }
@@ -90,40 +119,21 @@ bool TableReader::good() {
     return std::exchange(good_, true) && missing_.empty();
 }
 
-void TableReader::fail(const std::string& what) {
-    if (errors_.size() < kMostErrors) {
-        errors_.push_back(Diagnostic{name_, line_, 1, what, ErrorCode::malformed_trace});
-    }
-}
-
-void TableReader::finish() const {
-    if (!errors_.empty()) {
-        throw ConfigError(errors_);
-    }
-}
-
-std::vector<std::string_view> TableReader::next_cells() {
+bool TableReader::next_cells(std::vector<std::string_view>& cells) {
     std::string_view line;
     do {
-        const std::size_t end = std::min(text_.find('\n', at_), text_.size());
-        line = text_.substr(std::min(at_, text_.size()), end - std::min(at_, text_.size()));
-        at_ = end + 1;
-        ++line_;
-        if (!line.empty() && line.back() == '\r') {
-            line.remove_suffix(1);  // as spreadsheets and Python's csv end lines
+        if (!next_line(line)) {
+            return false;
         }
-    } while (style_.facts && at_ < text_.size() && (line.empty() || line.front() == '#'));
-    if (style_.facts && !line.empty() && line.front() == '#') {
-        line = {};
-    }
-    std::vector<std::string_view> cells;
+    } while (style_.facts && (line.empty() || line.front() == '#'));
+    cells.clear();
     for (std::size_t start = 0; start <= line.size() && cells.size() <= kMostColumns;) {
         const bool rest = style_.facts && !header_.empty() && cells.size() + 1 == header_.size();
         const std::size_t end = rest ? line.size() : std::min(line.find(style_.separator, start), line.size());
         cells.push_back(line.substr(start, end - start));
         start = end + 1;
     }
-    return cells;
+    return true;
 }
 
 }  // namespace orrery::record

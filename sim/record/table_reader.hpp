@@ -8,6 +8,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace orrery::record {
@@ -32,13 +33,38 @@ class InputLines {
     int number_ = 0;
 };
 
+/// The lines of a text in memory, with what is wrong with them: the first hundred problems.
+class TextLines {
+  public:
+    /// `text` outlives it; `name` is what errors call it.
+    TextLines(std::string_view text, std::string name) : text_(text), name_(std::move(name)) {}
+    /// The next line without its end ("\n" or "\r\n"); false at the end of the text, or after a hundred problems.
+    bool next_line(std::string_view& line);
+    /// The number of the last line, from 1 on.
+    [[nodiscard]] int line() const { return line_; }
+    void fail(const std::string& what) { fail_at(line_, what); }
+    void fail_at(int line, const std::string& what);
+    [[nodiscard]] std::size_t problems() const { return problems_.size(); }
+    /// Whether further problems are left out.
+    [[nodiscard]] bool hopeless() const;
+    /// Throws ConfigError with what was wrong, if anything was.
+    void finish() const;
+
+  private:
+    std::string_view text_;
+    std::string name_;
+    std::size_t at_ = 0;
+    int line_ = 0;
+    std::vector<Diagnostic> problems_;
+};
+
 struct TableStyle {
     char separator = ',';
     bool facts = false;  ///< lines after '#' are comments, and the last column may hold separators
 };
 
 /// Rows by the names of the columns, which the first line has.
-class TableReader {
+class TableReader : public TextLines {
   public:
     /// `text` outlives it; `name` is what errors call it.
     TableReader(std::string_view text, std::string name, TableStyle style = {});
@@ -52,23 +78,14 @@ class TableReader {
     [[nodiscard]] double number(std::string_view column, double least = 0);
     /// Whether every number since the last call was fine.
     [[nodiscard]] bool good();
-    [[nodiscard]] int line() const { return line_; }
-    void fail(const std::string& what);
-    /// Throws ConfigError with what was wrong, if anything was.
-    void finish() const;
 
   private:
-    [[nodiscard]] std::vector<std::string_view> next_cells();
+    bool next_cells(std::vector<std::string_view>& cells);
 
-    std::string_view text_;
-    std::string name_;
     TableStyle style_;
-    std::size_t at_ = 0;
-    int line_ = 0;
     bool good_ = true;
     std::vector<std::string_view> header_, cells_;
     std::vector<std::string> missing_;
-    std::vector<Diagnostic> errors_;
 };
 
 }  // namespace orrery::record

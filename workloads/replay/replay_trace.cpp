@@ -4,6 +4,7 @@
 #include "sim/base/input_file.hpp"
 #include "sim/base/text.hpp"
 #include "sim/config/units.hpp"
+#include "sim/record/table_reader.hpp"
 #include "workloads/replay/work.hpp"
 
 #include <fmt/format.h>
@@ -22,7 +23,6 @@ constexpr const char* kColumns =
     "op,rank,lane,kind,name,duration_ns,lag_ns,flops,bytes,collective,group,peer,tag,after";
 constexpr const char* kWorkColumn = ",work";
 constexpr std::size_t kColumnCount = 14;  // or one more
-constexpr std::size_t kMostErrors = 100;
 constexpr std::size_t kMostOps = 50'000'000;
 constexpr double kMostRanks = 1 << 20;
 
@@ -34,38 +34,26 @@ std::string plain(const std::string& text) {
     return out;
 }
 
-class Parser {
+class Parser : TextLines {
   public:
-    explicit Parser(const std::string& file) : file_(file) {}
+    using TextLines::TextLines;
 
-    ReplayTrace run(std::string_view text) {
-        for (std::size_t start = 0; start < text.size() && errors_.size() < kMostErrors;) {
-            const std::size_t end = std::min(text.find('\n', start), text.size());
-            ++line_;
-            read_line(text.substr(start, end - start));
-            start = end + 1;
+    ReplayTrace run() {
+        for (std::string_view line; next_line(line);) {
+            read_line(line);
         }
+        check();
         finish();
-        if (!errors_.empty()) {
-            throw ConfigError(std::move(errors_));
-        }
         return std::move(trace_);
     }
 
   private:
-    void fail(const std::string& text) {
-        errors_.push_back(Diagnostic{file_, line_, 1, text, ErrorCode::malformed_trace});
-    }
-
     void read_line(std::string_view line) {
-        if (!line.empty() && line.back() == '\r') {
-            line.remove_suffix(1);
-        }
-        if (line_ == 1 && line != kVersionLine) {
+        if (this->line() == 1 && line != kVersionLine) {
             fail(fmt::format("a replay trace starts with '{}'", kVersionLine));
             stop_ = true;  // not a file of this kind: one error is enough
         }
-        if (stop_ || line.empty() || line_ == 1) {
+        if (stop_ || line.empty() || this->line() == 1) {
             return;
         }
         if (line.front() == '#') {
@@ -230,30 +218,29 @@ class Parser {
             }
             waits.push_back(static_cast<std::uint32_t>(own + back));
         }
-        trace_.lines.push_back(static_cast<std::uint32_t>(line_));
+        trace_.lines.push_back(static_cast<std::uint32_t>(this->line()));
         trace_.add(op, std::move(waits));
     }
 
-    void finish() {
+    void check() {
         if (stop_) {
             return;
         }
-        line_ = 1;
         if (!has_ranks_) {
-            fail("the head lacks '# ranks: N'");
+            fail_at(1, "the head lacks '# ranks: N'");
         }
         if (trace_.meta["source"].empty()) {
-            fail("the head lacks '# source: ...'");
+            fail_at(1, "the head lacks '# source: ...'");
         }
         for (const ReplayGroup& group : trace_.groups) {
             if (std::any_of(group.members.begin(), group.members.end(),
                             [&](std::uint32_t member) { return member >= trace_.ranks; })) {
-                fail(fmt::format("a group names a rank beyond the {} ranks", trace_.ranks));
+                fail_at(1, fmt::format("a group names a rank beyond the {} ranks", trace_.ranks));
             }
         }
-        for (std::size_t i = 0; i < trace_.ops.size() && errors_.size() < kMostErrors; ++i) {
+        for (std::size_t i = 0; i < trace_.ops.size() && !hopeless(); ++i) {
             const ReplayOp& op = trace_.ops[i];
-            line_ = static_cast<int>(trace_.lines[i]);
+            const auto fail = [&](const std::string& what) { fail_at(static_cast<int>(trace_.lines[i]), what); };
             if (op.rank >= trace_.ranks || (trace_.same_program && op.rank != 0)) {
                 fail(trace_.same_program ? "all rows of program: same belong to rank 0"
                                          : fmt::format("rank {} of {} ranks", op.rank, trace_.ranks));
@@ -278,13 +265,10 @@ class Parser {
         }
     }
 
-    const std::string& file_;
-    int line_ = 0;
     bool stop_ = false;
     bool has_ranks_ = false;
     std::set<std::string> keys_;
     ReplayTrace trace_;
-    std::vector<Diagnostic> errors_;
 };
 
 }  // namespace
@@ -339,7 +323,7 @@ std::uint32_t ReplayTrace::add(ReplayOp op, std::vector<std::uint32_t> waits) {
 }
 
 ReplayTrace parse_replay(const std::string& text, const std::string& name) {
-    return Parser(name).run(text);
+    return Parser(text, name).run();
 }
 
 ReplayTrace read_replay(const std::string& path) {

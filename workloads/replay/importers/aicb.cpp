@@ -9,6 +9,7 @@
 
 #include "sim/base/error.hpp"
 #include "sim/config/units.hpp"
+#include "sim/record/table_reader.hpp"
 #include "workloads/replay/importers/program.hpp"
 
 #include <fmt/format.h>
@@ -20,8 +21,6 @@
 namespace orrery::replay {
 
 namespace {
-
-constexpr std::size_t kMostAicbErrors = 100;
 
 struct Transfer {
     bool present = false;
@@ -37,34 +36,31 @@ struct Layer {
     double update_s = 0;
 };
 
-class AicbReader {
+class AicbReader : TextLines {
   public:
-    AicbReader(std::string_view text, const ImportInput& input) : text_(text), input_(input), file_(input.path()) {}
+    AicbReader(std::string_view text, const ImportInput& input) : TextLines(text, input.path()), input_(input) {}
 
     ReplayTrace run() {
         std::vector<std::string_view> words;
-        if (!next_line(words) || words.empty() ||
+        if (!next_words(words) || words.empty() ||
             (words[0].substr(0, 18) != "HYBRID_TRANSFORMER" && words[0] != "MICRO")) {
-            line_ = std::max(line_, 1);
-            fail("the first line starts with HYBRID_TRANSFORMER or MICRO, the policy of the plan");
-            throw ConfigError(std::move(errors_));
+            fail_at(1, "the first line starts with HYBRID_TRANSFORMER or MICRO, the policy of the plan");
+            finish();
         }
         read_head(words);
         double count = 0;
-        if (!next_line(words) || words.size() != 1 || !parse_number(words[0], count)) {
+        if (!next_words(words) || words.size() != 1 || !parse_number(words[0], count)) {
             fail("the second line is the number of layers");
         }
-        while (errors_.size() < kMostAicbErrors && next_line(words)) {
+        while (next_words(words)) {
             if (!words.empty()) {
                 read_layer(words);
             }
         }
-        if (errors_.empty() && static_cast<double>(layers_.size()) != count) {
+        if (problems() == 0 && static_cast<double>(layers_.size()) != count) {
             fail(fmt::format("{} layers, but the second line says {:g}: the file is cut off", layers_.size(), count));
         }
-        if (!errors_.empty()) {
-            throw ConfigError(std::move(errors_));
-        }
+        finish();
         check_ranks();
         lower();
         notes_.read("layers", layers_.size());
@@ -73,19 +69,12 @@ class AicbReader {
     [[nodiscard]] const ImportNotes& notes() const { return notes_; }
 
   private:
-    void fail(const std::string& text) {
-        errors_.push_back(Diagnostic{file_, line_, 1, text, ErrorCode::malformed_trace});
-    }
-
-    bool next_line(std::vector<std::string_view>& words) {
+    bool next_words(std::vector<std::string_view>& words) {
         words.clear();
-        if (at_ >= text_.size()) {
+        std::string_view line;
+        if (!next_line(line)) {
             return false;
         }
-        const std::size_t end = std::min(text_.find('\n', at_), text_.size());
-        const std::string_view line = text_.substr(at_, end - at_);
-        at_ = end + 1;
-        ++line_;
         for (std::size_t i = 0; i < line.size();) {
             const std::size_t start = std::min(line.find_first_not_of(" \t\r", i), line.size());
             const std::size_t stop = std::min(line.find_first_of(" \t\r", start), line.size());
@@ -131,19 +120,16 @@ class AicbReader {
 
     // Without `all_gpus` nobody knows over how many ranks gradients are reduced.
     void check_ranks() {
-        line_ = 1;
         const bool communicates = std::any_of(layers_.begin(), layers_.end(), [](const Layer& layer) {
             return std::any_of(layer.transfer.begin(), layer.transfer.end(),
                                [](const Transfer& t) { return t.present; });
         });
         if (gpus_ == 0 && communicates) {
-            fail("the head does not say all_gpus: --ranks N does");
+            fail_at(1, "the head does not say all_gpus: --ranks N does");
         } else if (std::fmod(gpus_, expert_ * tensor_) != 0) {
-            fail(fmt::format("{:g} GPUs do not divide into tensor {:g} x expert {:g}", gpus_, tensor_, expert_));
+            fail_at(1, fmt::format("{:g} GPUs do not divide into tensor {:g} x expert {:g}", gpus_, tensor_, expert_));
         }
-        if (!errors_.empty()) {
-            throw ConfigError(std::move(errors_));
-        }
+        finish();
         gpus_ = std::max(gpus_, 1.0);
     }
 
@@ -283,11 +269,7 @@ class AicbReader {
         trace_.add(op, std::move(waits));
     }
 
-    std::string_view text_;
     const ImportInput& input_;
-    const std::string& file_;
-    std::size_t at_ = 0;
-    int line_ = 0;
     double tensor_ = 1, expert_ = 1, pipeline_ = 1;
     double gpus_ = 0;  ///< of the ranks imported; 0: not said
     ImportNotes notes_;
@@ -295,7 +277,6 @@ class AicbReader {
     std::uint32_t last_ = ReplayOp::kNone;
     std::uint32_t gradient_ = ReplayOp::kNone;
     ReplayTrace trace_;
-    std::vector<Diagnostic> errors_;
 };
 
 Imported import_aicb(const ImportInput& input) {

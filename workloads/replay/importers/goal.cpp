@@ -3,6 +3,7 @@
 #include "sim/base/error.hpp"
 #include "sim/base/text.hpp"
 #include "sim/config/units.hpp"
+#include "sim/record/table_reader.hpp"
 #include "workloads/replay/importers/program.hpp"
 
 #include <fmt/format.h>
@@ -14,29 +15,26 @@ namespace orrery::replay {
 
 namespace {
 
-constexpr std::size_t kMostGoalErrors = 100;
 constexpr double kMostGoalRanks = 1 << 20;
 
-class Parser {
+class Parser : TextLines {
   public:
-    Parser(std::string_view text, const std::string& file) : text_(text), file_(file) {}
+    using TextLines::TextLines;
 
     ReplayTrace run() {
         trace_.same_program = false;
         trace_.meta["source"] = "goal";
         trace_.ranks = 0;
-        while (next_line() && errors_.size() < kMostGoalErrors) {
+        while (next_words()) {
             read_line();
         }
         if (open_) {
             fail("the file ends inside the block of a rank");
         }
-        if (trace_.ranks == 0 && errors_.empty()) {
+        if (trace_.ranks == 0 && problems() == 0) {
             fail("the file does not say num_ranks");
         }
-        if (!errors_.empty()) {
-            throw ConfigError(std::move(errors_));
-        }
+        finish();
         return std::move(trace_);
     }
 
@@ -48,19 +46,12 @@ class Parser {
         std::uint32_t seen = 0;
     };
 
-    void fail(const std::string& text) {
-        errors_.push_back(Diagnostic{file_, line_, 1, text, ErrorCode::malformed_trace});
-    }
-
     // Splits the next line into words; braces and colons are words of their own.
-    bool next_line() {
-        if (at_ >= text_.size()) {
+    bool next_words() {
+        std::string_view line;
+        if (!next_line(line)) {
             return false;
         }
-        const std::size_t end = std::min(text_.find('\n', at_), text_.size());
-        std::string_view line = text_.substr(at_, end - at_);
-        at_ = end + 1;
-        ++line_;
         line = line.substr(0, std::min(line.find("//"), line.size()));
         words_.clear();
         for (std::size_t i = 0; i < line.size();) {
@@ -124,10 +115,10 @@ class Parser {
     }
 
     void add_requirement() {
-        const std::size_t before = errors_.size();
+        const std::size_t before = problems();
         const std::uint32_t later = label(words_[0]);
         const std::uint32_t first = label(words_[2]);
-        if (errors_.size() == before) {
+        if (problems() == before) {
             pending_[later].requires_.push_back(first);
         }
     }
@@ -221,17 +212,12 @@ class Parser {
         open_ = false;
     }
 
-    std::string_view text_;
-    const std::string& file_;
-    std::size_t at_ = 0;
-    int line_ = 0;
     bool open_ = false;
     std::uint32_t rank_ = 0;
     std::vector<std::string_view> words_;
     std::vector<Pending> pending_;
     std::map<std::string, std::uint32_t> labels_;
     ReplayTrace trace_;
-    std::vector<Diagnostic> errors_;
 };
 
 Imported import_goal(const ImportInput& input) {

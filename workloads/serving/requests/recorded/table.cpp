@@ -1,5 +1,6 @@
 #include "sim/base/error.hpp"
 #include "sim/record/json_text.hpp"
+#include "sim/record/table_reader.hpp"
 #include "workloads/serving/requests/formats/trace_format.hpp"
 #include "workloads/serving/requests/request_sources.hpp"
 
@@ -103,18 +104,15 @@ JsonRecords records_of(const std::string& text, const std::string& file) {
     JsonRecords out;
     if (!line.empty() && line[0] == '{' && more != std::string_view::npos && rest[more] == '{' && Json::accept(line)) {
         out.lines = true;
-        int number = 0;
-        for (std::size_t at = 0; at < text.size(); ++number) {
-            const std::size_t stop = std::min(text.find('\n', at), text.size());
-            const std::string one = text.substr(at, stop - at);
-            if (one.find_first_not_of(" \t\r\xEF\xBB\xBF") != std::string::npos) {
-                out.maps.push_back(parsed(number == 0 ? text.substr(first, stop - first) : one, file, number));
+        TextLines lines(text, file);
+        for (std::string_view one; lines.next_line(one);) {
+            if (one.find_first_not_of(" \t\r\xEF\xBB\xBF") != std::string_view::npos) {
+                out.maps.push_back(parsed(lines.line() == 1 ? line : std::string(one), file, lines.line() - 1));
                 if (!out.maps.back().is_object()) {
-                    throw ConfigError({Diagnostic{file, number + 1, 1, "expected a JSON map, as the lines before it",
-                                                  ErrorCode::malformed_trace}});
+                    lines.fail("expected a JSON map, as the lines before it");
+                    lines.finish();
                 }
             }
-            at = stop + 1;
         }
         return out;
     }
