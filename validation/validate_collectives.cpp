@@ -1,6 +1,6 @@
 #include "models/calibration/collectives.hpp"
 #include "sim/base/input_file.hpp"
-#include "sim/config/units.hpp"
+#include "sim/record/facts_table.hpp"
 #include "tools/calibration/collections.hpp"
 #include "tools/driver/model_cache.hpp"
 #include "validation/statistics.hpp"
@@ -12,7 +12,6 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
-#include <sstream>
 #include <tuple>
 
 namespace orrery::validation {
@@ -27,29 +26,11 @@ struct Row {
 
 // system;node preset;op;gpus;nodes;bytes;us;source;launches - semicolons, because names of systems hold commas.
 std::vector<Row> load_rows(const std::string& path) {
-    InputFile stream(path);
     std::vector<Row> rows;
-    std::string line;
-    for (int number = 1; std::getline(stream, line); ++number) {
-        if (line.empty() || line[0] == '#' || line.rfind("system;", 0) == 0) {
-            continue;
-        }
-        std::vector<std::string> cells;
-        std::istringstream split(line);
-        for (std::string cell; std::getline(split, cell, ';');) {
-            cells.push_back(cell);
-        }
-        Row row;
-        if (cells.size() < 7 || !parse_number(cells[3], row.gpus) || !parse_number(cells[4], row.nodes) ||
-            !parse_number(cells[5], row.bytes) || !parse_number(cells[6], row.microseconds)) {
-            throw ConfigError({Diagnostic{path, number, 1, "expected system;node;op;gpus;nodes;bytes;us",
-                                          ErrorCode::malformed_trace}});
-        }
-        row.system = cells[0];
-        row.node = cells[1];
-        row.op = cells[2];
-        row.one_process = cells.size() > 8 && cells[8] == "one process";
-        rows.push_back(row);
+    for (const FactsRow& row : read_facts_table(path, ';')) {
+        rows.push_back({row.text("system"), row.text("node"), row.text("op"), row.number("gpus"), row.number("nodes"),
+                        row.number("bytes"), row.number("us"),
+                        row.cells.count("launches") != 0 && row.text("launches") == "one process"});
     }
     return rows;
 }

@@ -1,8 +1,8 @@
 #include "validation/compute/step_kernels.hpp"
 
 #include "sim/base/error.hpp"
-#include "sim/config/units.hpp"
-#include "sim/record/facts_table.hpp"
+#include "sim/base/input_file.hpp"
+#include "sim/record/table_reader.hpp"
 
 #include <fmt/format.h>
 
@@ -40,34 +40,21 @@ KernelClass class_of(const std::string& kernel) {
 }
 
 std::map<std::string, StepKernels> read_step_kernels(const std::string& file, const Trace& trace) {
-    constexpr std::size_t kMostErrors = 100;
     std::map<std::string, StepKernels> out;
-    std::vector<Diagnostic> errors;
-    const auto number = [&](const FactsRow& row, const char* column) {
-        double value = 0;
-        if (!parse_number(row.text(column), value) || !(value >= 0) || !std::isfinite(value)) {
-            errors.push_back({file, row.line, 1, fmt::format("'{}' is no number for {}", row.text(column), column),
-                              ErrorCode::malformed_trace});
-        }
-        return value;
-    };
-    for (const FactsRow& row : read_facts_table(file)) {
-        StepKernels& seen = out[row.text("point")];
-        const auto kind = static_cast<std::size_t>(class_of(row.text("kernel")));
-        seen.us[kind] += number(row, "us");
-        seen.launches[kind] += number(row, "launches");
-        if (errors.size() >= kMostErrors) {
-            break;
-        }
+    const std::string text = read_input(file);
+    TableReader table(text, file, {',', true});
+    while (table.next()) {
+        StepKernels& seen = out[std::string(table.text("point"))];
+        const auto kind = static_cast<std::size_t>(class_of(std::string(table.text("kernel"))));
+        seen.us[kind] += table.number("us");
+        seen.launches[kind] += table.number("launches");
     }
+    table.finish();
     const bool any = std::any_of(trace.rows.begin(), trace.rows.end(), [&](const TraceRow& row) {
         return out.contains(row.point) && operations_in(row).size() > 1;
     });
-    if (errors.empty() && !any) {
-        errors.push_back({file, 0, 0, "profiles none of the layers and steps of the trace"});
-    }
-    if (!errors.empty()) {
-        throw ConfigError(errors);
+    if (!any) {
+        throw ConfigError({{file, 0, 0, "profiles none of the layers and steps of the trace"}});
     }
     return out;
 }
