@@ -16,9 +16,6 @@ std::vector<TimedFault> read_changes(FaultLines& lines, const JobShape& shape) {
     for (const auto& [at, line] : lines.lines()) {
         const auto cells = split(line, ',');
         double time = 0;
-        if (lines.hopeless()) {
-            break;
-        }
         if (cells.size() != 3 || (cells[1] != "add" && cells[1] != "remove")) {
             lines.fail(at, "expected milliseconds, add or remove, name of the machine");
         } else if (lines.number(at, cells[0], "time in milliseconds", time)) {

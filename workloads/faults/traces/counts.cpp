@@ -29,8 +29,7 @@ std::vector<TimedFault> from_first(std::vector<MachineCount> counts, const JobSh
 std::vector<TimedFault> read_counts(FaultLines& lines, const JobShape& shape) {
     std::vector<MachineCount> counts;
     double last = 0;
-    for (std::size_t i = 1; i < lines.lines().size() && !lines.hopeless(); ++i) {
-        const auto& [at, line] = lines.lines()[i];
+    for (const auto& [at, line] : lines.rows()) {
         const auto cells = split(line, ',');
         MachineCount count;
         if (cells.size() != 2) {
@@ -52,9 +51,6 @@ std::vector<TimedFault> read_dated(FaultLines& lines, const JobShape& shape) {
     for (const auto& [at, line] : lines.lines()) {
         const std::size_t comma = line.rfind(',');
         MachineCount count;
-        if (lines.hopeless()) {
-            break;
-        }
         if (comma == std::string::npos || !parse_instant(std::string_view(line).substr(0, comma), count.at_s)) {
             lines.fail(at, "expected day, time, number of machines, such as 2021-12-11, 11:11:30, 55");
         } else if (lines.whole(at, after_spaces(std::string_view(line).substr(comma + 1)), "number of machines",
@@ -67,8 +63,7 @@ std::vector<TimedFault> read_dated(FaultLines& lines, const JobShape& shape) {
 
 std::vector<TimedFault> read_indexed(FaultLines& lines, const JobShape& shape) {
     std::vector<MachineCount> counts;
-    for (std::size_t i = 1; i < lines.lines().size() && !lines.hopeless(); ++i) {
-        const auto& [at, line] = lines.lines()[i];
+    for (const auto& [at, line] : lines.rows()) {
         const auto cells = split(line, ',');
         MachineCount count;
         if (cells.size() != 3) {

@@ -65,8 +65,8 @@ std::vector<TimedFault> read_faults(FaultLines& lines, const JobShape& shape) {
         return out;
     }
     const std::size_t columns = split(header, ',').size();
-    for (std::size_t i = 1; i < lines.lines().size() && !lines.hopeless(); ++i) {
-        take_fault(lines, lines.lines()[i].first, lines.lines()[i].second, shape, columns, out);
+    for (const auto& [at, line] : lines.rows()) {
+        take_fault(lines, at, line, shape, columns, out);
     }
     return out;
 }

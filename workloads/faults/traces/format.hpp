@@ -4,6 +4,7 @@
 #include "sim/base/error.hpp"
 #include "workloads/faults/spec.hpp"
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,14 +19,13 @@ class FaultLines {
     explicit FaultLines(std::string path);
 
     [[nodiscard]] const std::vector<std::pair<int, std::string>>& lines() const { return lines_; }
-    void fail(int line, const std::string& text) {
-        errors_.push_back({path_, line, 1, text, ErrorCode::malformed_trace});
-    }
+    /// Those behind the header.
+    [[nodiscard]] std::span<const std::pair<int, std::string>> rows() const { return std::span(lines_).subspan(1); }
+    /// Collects an error, up to fifty: more would not help.
+    void fail(int line, const std::string& text);
     /// A number of at least 0; false, with an error, for anything else.
     bool number(int line, std::string_view text, const char* name, double& out);
     bool whole(int line, std::string_view text, const char* name, double& out);
-    /// True once there are so many errors that more would not help.
-    [[nodiscard]] bool hopeless() const;
     /// Throws ConfigError with the errors, if there are any.
     void finish() const;
 

@@ -23,8 +23,7 @@ std::vector<TimedFault> read_kubernetes(FaultLines& lines, const JobShape& shape
     };
     std::vector<Seen> events;
     double first = std::numeric_limits<double>::infinity();
-    for (std::size_t i = 1; i < lines.lines().size() && !lines.hopeless(); ++i) {
-        const auto& [at, line] = lines.lines()[i];
+    for (const auto& [at, line] : lines.rows()) {
         const auto cells = split(line, ',');
         double time = 0;
         if (cells.size() != 3 || !parse_instant(cells[0], time)) {

@@ -41,9 +41,11 @@ bool FaultLines::whole(int line, std::string_view text, const char* name, double
     return true;
 }
 
-bool FaultLines::hopeless() const {
+void FaultLines::fail(int line, const std::string& text) {
     constexpr std::size_t kMostErrors = 50;
-    return errors_.size() >= kMostErrors;
+    if (errors_.size() < kMostErrors) {
+        errors_.push_back({path_, line, 1, text, ErrorCode::malformed_trace});
+    }
 }
 
 void FaultLines::finish() const {

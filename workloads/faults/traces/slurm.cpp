@@ -16,8 +16,7 @@ constexpr const char* kSlurmHeader = "NodeName|TimeStart|TimeEnd|State|Reason";
 std::vector<TimedFault> read_slurm(FaultLines& lines, const JobShape& shape) {
     std::vector<Absence> absences;
     double first = std::numeric_limits<double>::infinity();
-    for (std::size_t i = 1; i < lines.lines().size() && !lines.hopeless(); ++i) {
-        const auto& [at, line] = lines.lines()[i];
+    for (const auto& [at, line] : lines.rows()) {
         const auto cells = split(line, '|');
         Absence one;
         if (cells.size() < 4) {
