@@ -12,11 +12,7 @@ class Adaptive final : public PathChooser {
     using Parameters = NoParameters;
     explicit Adaptive(const Parameters&) {}
 
-    [[nodiscard]] PathNeeds needs() const override {
-        PathNeeds out;
-        out.leaves_choose = true;
-        return out;
-    }
+    [[nodiscard]] PathNeeds needs() const override { return {.leaves_choose = true}; }
     void begin(const PathSet& paths) override {
         PathChooser::begin(paths);
         turn_.assign(paths.leaves, 0);

@@ -25,11 +25,7 @@ class Bitmap : public PathChooser {
     explicit Bitmap(const Parameters& own)
         : count_(static_cast<std::uint32_t>(own.paths)), number_(std::bit_ceil(count_) - 1) {}
 
-    [[nodiscard]] PathNeeds needs() const override {
-        PathNeeds out;
-        out.learns = true;
-        return out;
-    }
+    [[nodiscard]] PathNeeds needs() const override { return {.learns = true}; }
     void start(std::uint32_t flow) override {
         if (flow >= flows_.size()) {
             flows_.resize(std::size_t{flow} + 1);

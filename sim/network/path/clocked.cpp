@@ -21,11 +21,7 @@ class Clocked final : public PathChooser {
     };
     explicit Clocked(const Parameters& own) : probe_(own.probe) {}
 
-    [[nodiscard]] PathNeeds needs() const override {
-        PathNeeds out;
-        out.learns = out.each = out.clocked = true;
-        return out;
-    }
+    [[nodiscard]] PathNeeds needs() const override { return {.learns = true, .each = true, .clocked = true}; }
     void start(std::uint32_t flow) override {
         if (flow >= flows_.size()) {
             flows_.resize(std::size_t{flow} + 1);

@@ -23,11 +23,7 @@ class Ecmp final : public PathChooser {
     explicit Ecmp(const Parameters& own) : own_(own) {}
 
     [[nodiscard]] PathNeeds needs() const override {
-        PathNeeds out;
-        out.hashed = out.one_path = true;
-        out.per_message = own_.by == By::message;
-        out.weighted = own_.weighted;
-        return out;
+        return {.hashed = true, .one_path = true, .per_message = own_.by == By::message, .weighted = own_.weighted};
     }
 
   private:

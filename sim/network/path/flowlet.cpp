@@ -16,11 +16,7 @@ class Flowlet final : public PathChooser {
     };
     explicit Flowlet(const Parameters& own) : gap_(SimTime::from_seconds(own.gap).ps()) {}
 
-    [[nodiscard]] PathNeeds needs() const override {
-        PathNeeds out;
-        out.hashed = true;
-        return out;
-    }
+    [[nodiscard]] PathNeeds needs() const override { return {.hashed = true}; }
     [[nodiscard]] std::uint32_t pick(std::uint32_t, FlowPath& path, std::int64_t now) override {
         if (now - path.last_sent > gap_) {
             path.entropy = static_cast<std::uint32_t>(mix64(path.hash + ++path.sprayed) >> 32);

@@ -83,11 +83,7 @@ class Planned final : public PathChooser {
     };
     explicit Planned(const Parameters& own) : own_(own) {}
 
-    [[nodiscard]] PathNeeds needs() const override {
-        PathNeeds out;
-        out.one_path = out.plans = true;
-        return out;
-    }
+    [[nodiscard]] PathNeeds needs() const override { return {.one_path = true, .plans = true}; }
     void begin(const PathSet& paths) override {
         PathChooser::begin(paths);
         const std::size_t links = std::size_t{paths.leaves} * paths.spines;

@@ -10,11 +10,7 @@ class RecycledEntropies final : public Oblivious {
   public:
     using Oblivious::Oblivious;
 
-    [[nodiscard]] PathNeeds needs() const override {
-        PathNeeds out;
-        out.learns = out.each = true;
-        return out;
-    }
+    [[nodiscard]] PathNeeds needs() const override { return {.learns = true, .each = true}; }
     void start(std::uint32_t flow) override {
         if (flow >= rings_.size()) {
             rings_.resize(std::size_t{flow} + 1);

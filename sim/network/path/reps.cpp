@@ -26,11 +26,7 @@ class Reps final : public Oblivious {
           entropies_(static_cast<std::uint32_t>(own.entropies)),
           freeze_(SimTime::from_seconds(own.freeze).ps()) {}
 
-    [[nodiscard]] PathNeeds needs() const override {
-        PathNeeds out;
-        out.learns = true;
-        return out;
-    }
+    [[nodiscard]] PathNeeds needs() const override { return {.learns = true}; }
     void start(std::uint32_t flow) override {
         if (flow >= buffers_.size()) {
             buffers_.resize(std::size_t{flow} + 1);

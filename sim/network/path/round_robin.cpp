@@ -10,11 +10,7 @@ class RoundRobin final : public PathChooser {
     using Parameters = NoParameters;
     explicit RoundRobin(const Parameters&) {}
 
-    [[nodiscard]] PathNeeds needs() const override {
-        PathNeeds out;
-        out.leaves_choose = true;
-        return out;
-    }
+    [[nodiscard]] PathNeeds needs() const override { return {.leaves_choose = true}; }
     void begin(const PathSet& paths) override {
         PathChooser::begin(paths);
         turn_.assign(paths.leaves, 0);

@@ -10,11 +10,7 @@ class Spray final : public PathChooser {
     using Parameters = NoParameters;
     explicit Spray(const Parameters&) {}
 
-    [[nodiscard]] PathNeeds needs() const override {
-        PathNeeds out;
-        out.even = true;
-        return out;
-    }
+    [[nodiscard]] PathNeeds needs() const override { return {.even = true}; }
     void begin(const PathSet& paths) override {
         for (std::uint32_t i = 0; i < paths.spines * paths.cores; ++i) {
             entropies_.push_back(paths.entropy(i % paths.spines, i / paths.spines));

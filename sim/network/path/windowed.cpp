@@ -15,12 +15,7 @@ class Windowed final : public PathChooser {
     };
     explicit Windowed(const Parameters& own) : paths_(static_cast<std::uint32_t>(own.paths)) {}
 
-    [[nodiscard]] PathNeeds needs() const override {
-        PathNeeds out;
-        out.each = true;
-        out.windows = paths_;
-        return out;
-    }
+    [[nodiscard]] PathNeeds needs() const override { return {.each = true, .windows = paths_}; }
     [[nodiscard]] std::uint32_t pick(std::uint32_t, FlowPath& path, std::int64_t) override {
         return with_number(static_cast<std::uint32_t>(mix64(path.hash + path.sprayed) >> 32), path.sprayed);
     }

@@ -17,11 +17,7 @@ class Dctcp final : public Transport {
     };
     explicit Dctcp(const Parameters& own) : own_(own) {}
 
-    [[nodiscard]] TransportNeeds needs() const override {
-        TransportNeeds out;
-        out.fills_queues = true;
-        return out;
-    }
+    [[nodiscard]] TransportNeeds needs() const override { return {.fills_queues = true}; }
     void start(CongestionState& flow) const override {
         flow.begin<State>();
         flow.window = clamp_window(own_.initial_window * run_.packet);

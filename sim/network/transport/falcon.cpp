@@ -60,12 +60,7 @@ class Falcon final : public Transport {
     explicit Falcon(const Parameters& own) : own_(own) {}
 
     [[nodiscard]] TransportNeeds needs() const override {
-        TransportNeeds out;
-        out.eager = true;
-        out.path_windows = true;
-        out.probe = own_.probe;
-        out.hears_buffers = true;
-        return out;
+        return {.eager = true, .path_windows = true, .probe = own_.probe, .hears_buffers = true};
     }
     void start(CongestionState& flow) const override {
         auto& state = flow.begin<State>();

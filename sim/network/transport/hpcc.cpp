@@ -29,11 +29,7 @@ class Hpcc final : public Transport {
     explicit Hpcc(const Parameters& own) : own_(own) {}
 
     [[nodiscard]] TransportNeeds needs() const override {
-        TransportNeeds out;
-        out.go_back_n = true;
-        out.window = false;
-        out.telemetry = true;
-        return out;
+        return {.window = false, .go_back_n = true, .telemetry = true};
     }
     void start(CongestionState& flow) const override {
         auto& state = flow.begin<State>();

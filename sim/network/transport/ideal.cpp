@@ -10,12 +10,7 @@ class Ideal final : public Transport {
     using Parameters = NoParameters;
     explicit Ideal(const Parameters&) {}
 
-    [[nodiscard]] TransportNeeds needs() const override {
-        TransportNeeds out;
-        out.acknowledged = false;
-        out.window = false;
-        return out;
-    }
+    [[nodiscard]] TransportNeeds needs() const override { return {.window = false, .acknowledged = false}; }
     void shift(CongestionState&, const Shift&) const override {}
 };
 

@@ -52,13 +52,7 @@ class Infiniband final : public Transport {
     explicit Infiniband(const Parameters& own) : own_(own) {}
 
     [[nodiscard]] TransportNeeds needs() const override {
-        TransportNeeds out;
-        out.go_back_n = true;
-        out.window = false;
-        out.rare_news = true;
-        out.credit_links = true;
-        out.timed = own_.on;
-        return out;
+        return {.window = false, .go_back_n = true, .rare_news = true, .timed = own_.on, .credit_links = true};
     }
     [[nodiscard]] std::string problem() const override {
         return own_.least > own_.limit ? fmt::format("ccti_min {} is above ccti_limit {}, the last index of the table",

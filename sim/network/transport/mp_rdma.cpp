@@ -50,13 +50,11 @@ class MpRdma final : public Transport {
     explicit MpRdma(const Parameters& own) : own_(own) {}
 
     [[nodiscard]] TransportNeeds needs() const override {
-        TransportNeeds out;
-        out.eager = true;
-        out.ahead = static_cast<std::uint32_t>(own_.bitmap);
-        out.late = static_cast<std::uint32_t>(own_.late);
-        out.operation = static_cast<std::uint32_t>(own_.operation);
-        out.operation_wait = own_.alpha * static_cast<double>(own_.late);
-        return out;
+        return {.eager = true,
+                .ahead = static_cast<std::uint32_t>(own_.bitmap),
+                .late = static_cast<std::uint32_t>(own_.late),
+                .operation = static_cast<std::uint32_t>(own_.operation),
+                .operation_wait = own_.alpha * static_cast<double>(own_.late)};
     }
     void start(CongestionState& flow) const override {
         flow.begin<State>();

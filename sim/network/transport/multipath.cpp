@@ -28,12 +28,7 @@ class Multipath final : public Transport {
     };
     explicit Multipath(const Parameters& own) : own_(own) {}
 
-    [[nodiscard]] TransportNeeds needs() const override {
-        TransportNeeds out;
-        out.credits = own_.credits;
-        out.rare_news = true;
-        return out;
-    }
+    [[nodiscard]] TransportNeeds needs() const override { return {.credits = own_.credits, .rare_news = true}; }
     void start(CongestionState& flow) const override {
         flow.begin<State>();
         flow.window = run_.max_window;

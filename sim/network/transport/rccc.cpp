@@ -23,11 +23,7 @@ class Rccc final : public Transport {
     explicit Rccc(const Parameters& own) : own_(own) {}
 
     [[nodiscard]] TransportNeeds needs() const override {
-        TransportNeeds out;
-        out.credits = true;
-        out.backlog = true;
-        out.speculative = own_.speculative;
-        return out;
+        return {.credits = true, .backlog = true, .speculative = own_.speculative};
     }
     void shift(CongestionState&, const Shift&) const override {}
 

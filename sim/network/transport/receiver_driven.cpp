@@ -11,11 +11,7 @@ class ReceiverDriven final : public Transport {
     using Parameters = NoParameters;
     explicit ReceiverDriven(const Parameters&) {}
 
-    [[nodiscard]] TransportNeeds needs() const override {
-        TransportNeeds out;
-        out.credits = true;
-        return out;
-    }
+    [[nodiscard]] TransportNeeds needs() const override { return {.credits = true}; }
     void shift(CongestionState&, const Shift&) const override {}
 };
 

@@ -25,11 +25,7 @@ class Srd final : public Transport {
     };
     explicit Srd(const Parameters& own) : own_(own) {}
 
-    [[nodiscard]] TransportNeeds needs() const override {
-        TransportNeeds out;
-        out.eager = true;
-        return out;
-    }
+    [[nodiscard]] TransportNeeds needs() const override { return {.eager = true}; }
     void start(CongestionState& flow) const override {
         auto& state = flow.begin<State>();
         state.least = run_.base_rtt;

@@ -26,11 +26,7 @@ class STrack final : public Transport {
     };
     explicit STrack(const Parameters& own) : own_(own) {}
 
-    [[nodiscard]] TransportNeeds needs() const override {
-        TransportNeeds out;
-        out.eager = true;
-        return out;
-    }
+    [[nodiscard]] TransportNeeds needs() const override { return {.eager = true}; }
     void start(CongestionState& flow) const override {
         flow.begin<State>();
         flow.window = run_.max_window;

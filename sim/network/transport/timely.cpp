@@ -41,11 +41,7 @@ class Timely final : public Transport {
     };
     explicit Timely(const Parameters& own) : own_(own) {}
 
-    [[nodiscard]] TransportNeeds needs() const override {
-        TransportNeeds out;
-        out.window = false;
-        return out;
-    }
+    [[nodiscard]] TransportNeeds needs() const override { return {.window = false}; }
     void start(CongestionState& flow) const override {
         flow.begin<State>();
         flow.rate = run_.line_rate;
