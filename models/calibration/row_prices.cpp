@@ -106,18 +106,6 @@ class Kernels {
     std::vector<Repeated> out_;
 };
 
-Precision precision_of(const Operation& operation) {
-    return std::visit(
-        [](const auto& one) {
-            if constexpr (requires { one.precision; }) {
-                return one.precision;
-            } else {
-                return Precision::bf16;
-            }
-        },
-        operation);
-}
-
 std::string binding(double start, double arithmetic, double memory) {
     return start > std::max(arithmetic, memory) ? "start-up" : arithmetic > memory ? "arithmetic" : "memory";
 }

@@ -11,18 +11,6 @@ namespace {
 
 constexpr double kHostBandwidth = 25e9;  // B/s, where nobody measured pinned copies: 16 lanes of PCIe generation 4
 
-Precision precision_of(const Operation& operation) {
-    return std::visit(
-        [](const auto& one) {
-            if constexpr (requires { one.precision; }) {
-                return one.precision;
-            } else {
-                return Precision::bf16;
-            }
-        },
-        operation);
-}
-
 }  // namespace
 
 double best_flops(const DeviceSpec& spec, Precision precision) {

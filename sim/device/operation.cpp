@@ -94,4 +94,16 @@ double LatentAttention::bytes() const {
     return 2 * batch * heads * (queries * (2 * head_dim + rotary) + keys * (2 * head_dim + rotary));
 }
 
+Precision precision_of(const Operation& operation) {
+    return std::visit(
+        [](const auto& one) {
+            if constexpr (requires { one.precision; }) {
+                return one.precision;
+            } else {
+                return Precision::bf16;
+            }
+        },
+        operation);
+}
+
 }  // namespace orrery::device

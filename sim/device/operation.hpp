@@ -183,4 +183,7 @@ struct Launch {
 using Operation =
     std::variant<Gemm, GroupedGemm, FusedExperts, ExpertRouting, Attention, LatentAttention, Streaming, Copy, Launch>;
 
+/// Of its arithmetic; bf16 where it has none.
+[[nodiscard]] Precision precision_of(const Operation& operation);
+
 }  // namespace orrery::device
