@@ -114,9 +114,7 @@ std::optional<DeviceSpec> faster_arithmetic(const std::string& preset, const Dev
     DeviceSpec other;
     std::vector<Diagnostic> errors;
     read_fields(load_yaml(file), data, errors, [&](Fields& fields) { describe(fields, other); });
-    if (!errors.empty()) {
-        throw ConfigError(errors);
-    }
+    throw_if_any(errors);
     const auto balance = [](const DeviceSpec& of) { return of.flops_bf16.value / of.memory_bandwidth.value; };
     return balance(other) > kOtherBalance * balance(device) ? std::optional(std::move(other)) : std::nullopt;
 }

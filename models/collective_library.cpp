@@ -143,9 +143,7 @@ std::unique_ptr<CollectiveModel> make_collectives(const std::string& interconnec
     const std::string path =
         path_of(folder + "/between", ".yaml", "constants of collectives between nodes", between, data);
     read_fields(load_yaml(path), data, errors, [&](Fields& fields) { describe(fields, constants); });
-    if (!errors.empty()) {
-        throw ConfigError(errors);
-    }
+    throw_if_any(errors);
     const std::string file = path_of(folder, ".fit", "measured collectives", interconnect, data);
     CollectiveFit fit = parse_collective_fit(read_input(file), file);
     if (!fit.has(kNccl, CollectiveOp::all_reduce) && !fit.has(kRccl, CollectiveOp::all_reduce)) {

@@ -62,9 +62,7 @@ DeviceParts read_parts(const std::string& file, const DeviceSpec& device, const 
             errors.push_back(root.mark.error(problem));
         }
     }
-    if (!errors.empty()) {
-        throw ConfigError(errors);
-    }
+    throw_if_any(errors);
     return parts;
 }
 

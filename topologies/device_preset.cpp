@@ -30,9 +30,7 @@ DeviceSpec read_device(const std::string& name, const DataDirectory& data) {
     read_fields(named, data, errors, [&](Fields& fields) {
         fields.section({"device", "", true}, kDevicePresets, [&](Fields& inner) { describe(inner, spec); });
     });
-    if (!errors.empty()) {
-        throw ConfigError(errors);
-    }
+    throw_if_any(errors);
     return spec;
 }
 

@@ -44,6 +44,12 @@ ConfigError::ConfigError(std::vector<Diagnostic> diagnostics)
     : Error(diagnostics.empty() ? ErrorCode::contradiction : diagnostics.front().code, join(capped(diagnostics))),
       diagnostics_(capped(std::move(diagnostics))) {}
 
+void throw_if_any(const std::vector<Diagnostic>& errors) {
+    if (!errors.empty()) {
+        throw ConfigError(errors);
+    }
+}
+
 void assertion_failed(const char* condition, const char* file, int line, const char* function) {
     std::string_view path(file);
     const auto slash = path.rfind('/');

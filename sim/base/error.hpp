@@ -77,6 +77,9 @@ class ConfigError : public Error {
     std::vector<Diagnostic> diagnostics_;
 };
 
+/// Throws what was collected, if anything was.
+void throw_if_any(const std::vector<Diagnostic>& errors);
+
 /// The scenario is valid but cannot run: out of memory, no route, a plan that does not divide (exit code 3).
 class InfeasibleError : public Error {
   public:

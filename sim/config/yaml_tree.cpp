@@ -327,9 +327,7 @@ YamlNode parse_yaml(const std::string& text, const std::string& name) {
                                      .value_or(Diagnostic{name, error.mark.line + 1, error.mark.column + 1, error.msg,
                                                           ErrorCode::invalid_yaml}));
     }
-    if (!builder.errors.empty()) {
-        throw ConfigError(builder.errors);
-    }
+    throw_if_any(builder.errors);
     if (builder.root.kind == YamlNode::Kind::null) {
         throw ConfigError({Diagnostic{name, 1, 1, "the file is empty", ErrorCode::invalid_yaml}});
     }

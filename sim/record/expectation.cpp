@@ -182,9 +182,7 @@ std::vector<ExpectationOutcome> judge(const std::vector<Expectation>& expectatio
         }
         out.push_back({*found, one.text, found->measured() && holds(one, found->value)});
     }
-    if (!errors.empty()) {
-        throw ConfigError(errors);
-    }
+    throw_if_any(errors);
     return out;
 }
 

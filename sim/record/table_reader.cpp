@@ -61,9 +61,7 @@ bool TextLines::hopeless() const {
 }
 
 void TextLines::finish() const {
-    if (!problems_.empty()) {
-        throw ConfigError(problems_);
-    }
+    throw_if_any(problems_);
 }
 
 TableReader::TableReader(std::string_view text, std::string name, TableStyle style)

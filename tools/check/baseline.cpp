@@ -71,9 +71,7 @@ class BaselineReader {
                 baseline_.inputs[entry.key] = json_of(entry.value);
             }
         }
-        if (!errors_.empty()) {
-            throw ConfigError(errors_);
-        }
+        throw_if_any(errors_);
         return std::move(baseline_);
     }
 

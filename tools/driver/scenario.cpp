@@ -274,9 +274,7 @@ Scenario load_scenario(const std::string& path, const std::vector<std::string>& 
     scenario.directory = path == "-" ? "" : std::filesystem::path(path).parent_path().string();
     std::vector<Diagnostic> errors;
     check_files(root, scenario.directory, errors);
-    if (!errors.empty()) {
-        throw ConfigError(errors);
-    }
+    throw_if_any(errors);
     return scenario;
 }
 

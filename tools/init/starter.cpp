@@ -88,9 +88,7 @@ Machines machines(const StarterFacts& facts, const char* device, std::int64_t gp
     std::vector<Diagnostic> errors;
     read_fields(load_yaml(data.path(kNodePresets, out.preset)), data, errors,
                 [&](Fields& fields) { describe(fields, out.node); });
-    if (!errors.empty()) {
-        throw ConfigError(errors);
-    }
+    throw_if_any(errors);
     std::string node = out.preset;
     if (wanted < out.node.gpus) {
         node = fmt::format("{{preset: {}, gpus: {}}}", out.preset, wanted);

@@ -97,9 +97,7 @@ class SummaryFile {
                 }
             }
         }
-        if (!errors_.empty()) {
-            throw ConfigError(errors_);
-        }
+        throw_if_any(errors_);
         return std::move(metrics_);
     }
 

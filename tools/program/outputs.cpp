@@ -231,9 +231,7 @@ void check_outputs(const CommandLine& line, const std::vector<std::string>& more
             fail(foreign(out.what));
         }
     }
-    if (!errors.empty()) {
-        throw ConfigError(errors);
-    }
+    throw_if_any(errors);
 }
 
 void write_output(const CommandLine& line, const std::string& what, const std::string& path, const std::string& text) {

@@ -308,9 +308,7 @@ int command_price(const CommandLine& line, const DataDirectory& data) {
             }
         }
     }
-    if (!errors.empty()) {
-        throw ConfigError(errors);
-    }
+    throw_if_any(errors);
     nlohmann::ordered_json json = nlohmann::ordered_json::array();
     std::string csv = "op,phase,dtype,shape,device,node,seconds,low,high,binds,of_peak,of_memory_or_links,source\n";
     std::vector<std::vector<std::string>> rows;

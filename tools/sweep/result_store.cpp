@@ -425,9 +425,7 @@ void ResultStore::merge(const ResultStore& other) {
                                  shortened(value), found == ours.end() ? "missing" : shortened(found->second)));
         }
     }
-    if (!conflicts.empty()) {
-        throw ConfigError(conflicts);
-    }
+    throw_if_any(conflicts);
     begin();
     Database::Statement entry(*database_, "INSERT OR IGNORE INTO manifest VALUES(?, ?)");
     for (const auto& [key, value] : theirs) {

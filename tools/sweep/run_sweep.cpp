@@ -299,9 +299,7 @@ class SweepRun {
                                ErrorCode::unknown_metric));
             }
         }
-        if (!errors.empty()) {
-            throw ConfigError(errors);
-        }
+        throw_if_any(errors);
         result.metrics = std::move(kept);
     }
 

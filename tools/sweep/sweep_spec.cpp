@@ -36,9 +36,7 @@ class SweepReader {
         read_timeout();
         check_overrides(overrides);
         check_names();
-        if (!tree_.errors.empty()) {
-            throw ConfigError(tree_.errors);
-        }
+        throw_if_any(tree_.errors);
         sweep_.marks = tree_.claimed;
     }
 
@@ -426,9 +424,7 @@ void check_values(const SweepSpec& sweep, const DataDirectory& data) {
             }
         }
     }
-    if (!errors.empty()) {
-        throw ConfigError(errors);
-    }
+    throw_if_any(errors);
 }
 
 }  // namespace orrery::sweep

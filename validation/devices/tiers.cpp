@@ -16,9 +16,7 @@ NodeHost host_of(const FactsRow& row, const DataDirectory& data) {
     std::vector<Diagnostic> errors;
     read_fields(load_yaml(data.path(kHostPresets, row.text("host"))), data, errors,
                 [&](Fields& fields) { describe(fields, host); });
-    if (!errors.empty()) {
-        throw ConfigError(errors);
-    }
+    throw_if_any(errors);
     return host;
 }
 

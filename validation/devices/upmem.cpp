@@ -16,9 +16,7 @@ DpuSpec read_dpu(const DataDirectory& data) {
     std::vector<Diagnostic> errors;
     read_fields(load_yaml(data.path(kDpuPresets, "upmem")), data, errors,
                 [&](Fields& fields) { describe(fields, dpu); });
-    if (!errors.empty()) {
-        throw ConfigError(errors);
-    }
+    throw_if_any(errors);
     return dpu;
 }
 

@@ -72,9 +72,7 @@ FaultsSpec bamboo_faults(const FactsRow& row, double duration_s) {
         duration_s, row.text("rendezvous_s"));
     read_fields(parse_yaml(text, "bamboo"), DataDirectory(""), errors,
                 [&](Fields& fields) { describe_campaign(fields, faults); });
-    if (!errors.empty()) {
-        throw ConfigError(errors);
-    }
+    throw_if_any(errors);
     return faults;
 }
 

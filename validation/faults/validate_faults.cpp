@@ -76,9 +76,7 @@ Study read_study(const YamlNode& root) {
     Study study;
     std::vector<Diagnostic> errors;
     read_fields(root, DataDirectory(""), errors, [&](Fields& fields) { describe(fields, study); });
-    if (!errors.empty()) {
-        throw ConfigError(errors);
-    }
+    throw_if_any(errors);
     return study;
 }
 

@@ -18,9 +18,7 @@ ModelSpec read_model(const std::string& name, const DataDirectory& data) {
     std::vector<Diagnostic> errors;
     read_fields(load_yaml(data.path(kModelPresets, name)), data, errors,
                 [&](Fields& fields) { describe(fields, model); });
-    if (!errors.empty()) {
-        throw ConfigError(errors);
-    }
+    throw_if_any(errors);
     complete(model);
     return model;
 }

@@ -56,9 +56,7 @@ class PointReader {
                 problems_.insert(problems_.end(), error.diagnostics().begin(), error.diagnostics().end());
             }
         }
-        if (!problems_.empty()) {
-            throw ConfigError(problems_);
-        }
+        throw_if_any(problems_);
     }
 
   private:

@@ -49,9 +49,7 @@ std::unique_ptr<NodeMemory> memory_of(const ReplayTrace& trace, const ReplaySpec
             errors.push_back(Diagnostic{spec.trace, 0, 0, problem, ErrorCode::malformed_trace});
         }
     }
-    if (!errors.empty()) {
-        throw ConfigError(errors);
-    }
+    throw_if_any(errors);
     const Fabric& fabric = *simulation.fabric();
     return needed ? std::make_unique<NodeMemory>(*host, fabric, fabric.shape().pcie_bandwidth, simulation.resources())
                   : nullptr;

@@ -35,11 +35,7 @@ class Lines {
             throw ConfigError(errors_);
         }
     }
-    void finish() {
-        if (!errors_.empty()) {
-            throw ConfigError(errors_);
-        }
-    }
+    void finish() { throw_if_any(errors_); }
 
   private:
     InputLines lines_;

@@ -78,9 +78,7 @@ class ReplayOfRecord final : public ScenarioRun {
             std::vector<Diagnostic> errors;
             read_fields(load_yaml(data.path(kDpuPresets, preset)), data, errors,
                         [&](Fields& fields) { describe(fields, out); });
-            if (!errors.empty()) {
-                throw ConfigError(errors);
-            }
+            throw_if_any(errors);
             return out;
         };
         return {name.empty() ? nullptr : &model_of(context, read_device(name, context.models.data())),

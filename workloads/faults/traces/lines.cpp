@@ -49,9 +49,7 @@ void FaultLines::fail(int line, const std::string& text) {
 }
 
 void FaultLines::finish() const {
-    if (!errors_.empty()) {
-        throw ConfigError(errors_);
-    }
+    throw_if_any(errors_);
 }
 
 std::vector<TimedFault> faults_of_counts(const std::vector<MachineCount>& counts, const JobShape& shape) {
