@@ -5,6 +5,16 @@
 
 namespace orrery::driver {
 
+/// As `KindSpec::own_jobs` gives them.
+template <class Job>
+[[nodiscard]] std::vector<JobSpec*> pointers_to(std::vector<Job>& jobs) {
+    std::vector<JobSpec*> out;
+    for (Job& job : jobs) {
+        out.push_back(&job);
+    }
+    return out;
+}
+
 /// Names the sections that a scenario has as a job of a cluster: `kind` and what belongs to it.
 void describe_job(Fields& fields, Scenario& scenario);
 /// Takes sections that only a whole scenario has out of every job that stands in it, with an error for each.

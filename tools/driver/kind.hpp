@@ -96,6 +96,16 @@ class KindSpec {
     [[nodiscard]] virtual std::vector<JobSpec*> own_jobs() { return {}; }
 };
 
+/// What every kind answers alike.
+template <class Own>
+class KindOf : public KindSpec {
+  public:
+    [[nodiscard]] const KindRow& row() const final { return Own::kRow; }
+    [[nodiscard]] std::unique_ptr<KindSpec> copy() const final {
+        return std::make_unique<Own>(static_cast<const Own&>(*this));
+    }
+};
+
 /// The faults of a scenario's cluster; without any where its kind has none.
 [[nodiscard]] const FaultsSpec& faults_of(const Scenario& scenario);
 /// The scenarios that one of several jobs or parts holds.

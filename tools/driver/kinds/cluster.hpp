@@ -5,14 +5,12 @@
 
 namespace orrery::driver {
 
-class ClusterKind final : public KindSpec {
+class ClusterKind final : public KindOf<ClusterKind> {
   public:
     std::vector<JobSpec> jobs;
     FaultsSpec faults;
 
     static const KindRow kRow;
-    [[nodiscard]] const KindRow& row() const override { return kRow; }
-    [[nodiscard]] std::unique_ptr<KindSpec> copy() const override { return std::make_unique<ClusterKind>(*this); }
     void describe(Fields& fields, const Scenario& whole) override;
     void tidy(YamlNode& root, std::vector<Diagnostic>& errors) const override { refuse_shared_of_jobs(root, errors); }
     void check(const YamlNode& root, const DataDirectory& data, Scenario& whole,
@@ -24,13 +22,7 @@ class ClusterKind final : public KindSpec {
     [[nodiscard]] FaultsSpec* cluster_faults() override { return &faults; }
     [[nodiscard]] std::vector<std::string*> own_files() override { return {&faults.trace}; }
     [[nodiscard]] bool holds_jobs() const override { return true; }
-    [[nodiscard]] std::vector<JobSpec*> own_jobs() override {
-        std::vector<JobSpec*> out;
-        for (JobSpec& job : jobs) {
-            out.push_back(&job);
-        }
-        return out;
-    }
+    [[nodiscard]] std::vector<JobSpec*> own_jobs() override { return pointers_to(jobs); }
 };
 
 /// What all jobs of a scenario will take together.

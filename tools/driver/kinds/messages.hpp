@@ -6,14 +6,12 @@
 
 namespace orrery::driver {
 
-class CollectiveKind final : public KindSpec {
+class CollectiveKind final : public KindOf<CollectiveKind> {
   public:
     CollectiveSpec collective;
     FaultsSpec faults;
 
     static const KindRow kRow;
-    [[nodiscard]] const KindRow& row() const override { return kRow; }
-    [[nodiscard]] std::unique_ptr<KindSpec> copy() const override { return std::make_unique<CollectiveKind>(*this); }
     void describe(Fields& fields, const Scenario& whole) override;
     void check(const YamlNode& root, const DataDirectory& data, Scenario& whole,
                std::vector<Diagnostic>& errors) override;
@@ -27,14 +25,12 @@ class CollectiveKind final : public KindSpec {
     [[nodiscard]] std::vector<std::string*> own_files() override { return {&faults.trace}; }
 };
 
-class NetworkKind final : public KindSpec {
+class NetworkKind final : public KindOf<NetworkKind> {
   public:
     TrafficSpec traffic;
     FaultsSpec faults;
 
     static const KindRow kRow;
-    [[nodiscard]] const KindRow& row() const override { return kRow; }
-    [[nodiscard]] std::unique_ptr<KindSpec> copy() const override { return std::make_unique<NetworkKind>(*this); }
     void describe(Fields& fields, const Scenario& whole) override;
     void check(const YamlNode& root, const DataDirectory& data, Scenario& whole,
                std::vector<Diagnostic>& errors) override;

@@ -6,14 +6,12 @@
 
 namespace orrery::driver {
 
-class RecordKind final : public KindSpec {
+class RecordKind final : public KindOf<RecordKind> {
   public:
     ReplaySpec replay;
     FaultsSpec faults;
 
     static const KindRow kRow;
-    [[nodiscard]] const KindRow& row() const override { return kRow; }
-    [[nodiscard]] std::unique_ptr<KindSpec> copy() const override { return std::make_unique<RecordKind>(*this); }
     void describe(Fields& fields, const Scenario& whole) override;
     [[nodiscard]] RunCost cost(const Scenario& whole) const override;
     [[nodiscard]] std::unique_ptr<ScenarioRun> prepare(const RunContext& context) const override;

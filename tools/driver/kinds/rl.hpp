@@ -12,14 +12,12 @@ struct RlPart : JobSpec {
     bool offload = false;  ///< in host memory while others run
 };
 
-class RlKind final : public KindSpec {
+class RlKind final : public KindOf<RlKind> {
   public:
     RlSpec rl;
     std::vector<RlPart> jobs;
 
     static const KindRow kRow;
-    [[nodiscard]] const KindRow& row() const override { return kRow; }
-    [[nodiscard]] std::unique_ptr<KindSpec> copy() const override { return std::make_unique<RlKind>(*this); }
     void describe(Fields& fields, const Scenario& whole) override;
     void tidy(YamlNode& root, std::vector<Diagnostic>& errors) const override { refuse_shared_of_jobs(root, errors); }
     void check(const YamlNode& root, const DataDirectory& data, Scenario& whole,
@@ -29,13 +27,7 @@ class RlKind final : public KindSpec {
     [[nodiscard]] bool needs_nodes() const override { return true; }
     [[nodiscard]] bool prices_kernels() const override { return true; }
     [[nodiscard]] bool holds_jobs() const override { return true; }
-    [[nodiscard]] std::vector<JobSpec*> own_jobs() override {
-        std::vector<JobSpec*> out;
-        for (RlPart& job : jobs) {
-            out.push_back(&job);
-        }
-        return out;
-    }
+    [[nodiscard]] std::vector<JobSpec*> own_jobs() override { return pointers_to(jobs); }
 };
 
 }  // namespace orrery::driver

@@ -6,7 +6,7 @@
 
 namespace orrery::driver {
 
-class ServingKind final : public KindSpec {
+class ServingKind final : public KindOf<ServingKind> {
   public:
     ModelSpec model;
     EngineSpec engine;
@@ -18,8 +18,6 @@ class ServingKind final : public KindSpec {
     ComputeKind compute = ComputeKind::calibrated;
 
     static const KindRow kRow;
-    [[nodiscard]] const KindRow& row() const override { return kRow; }
-    [[nodiscard]] std::unique_ptr<KindSpec> copy() const override { return std::make_unique<ServingKind>(*this); }
     void describe(Fields& fields, const Scenario& whole) override;
     void keep_marks(const YamlNode& root) override;
     void check(const YamlNode& root, const DataDirectory& data, Scenario& whole,

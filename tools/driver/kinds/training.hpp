@@ -6,7 +6,7 @@
 
 namespace orrery::driver {
 
-class TrainingKind final : public KindSpec {
+class TrainingKind final : public KindOf<TrainingKind> {
   public:
     ModelSpec model;
     PlanSpec plan;
@@ -16,8 +16,6 @@ class TrainingKind final : public KindSpec {
     ComputeKind compute = ComputeKind::calibrated;
 
     static const KindRow kRow;
-    [[nodiscard]] const KindRow& row() const override { return kRow; }
-    [[nodiscard]] std::unique_ptr<KindSpec> copy() const override { return std::make_unique<TrainingKind>(*this); }
     void describe(Fields& fields, const Scenario& whole) override;
     void keep_marks(const YamlNode& root) override;
     void check(const YamlNode& root, const DataDirectory& data, Scenario& whole,
