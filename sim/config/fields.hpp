@@ -148,9 +148,11 @@ class Fields {
 /// Where each given value stands ("file:line"), by path such as "plan.tensor"; what is not in it is a default.
 using Origins = std::map<std::string, std::string>;
 
-/// Reads a map into a specification. Errors collect in `errors`; nothing is thrown but for unreadable presets.
+/// Reads a map into a specification. Errors collect in `errors`; nothing is thrown but for unreadable presets. `besides`: a key of the map
+/// that somebody else reads.
 void read_fields(const YamlNode& node, const DataDirectory& data, std::vector<Diagnostic>& errors,
-                 const std::function<void(Fields&)>& describe, Origins* origins = nullptr);
+                 const std::function<void(Fields&)>& describe, Origins* origins = nullptr,
+                 const char* besides = nullptr);
 /// The specification as JSON text (one object), fields in the order of description, with all its defaults.
 [[nodiscard]] std::string write_fields(const std::function<void(Fields&)>& describe);
 /// The same without what is as in `usual`, which describes a specification with its defaults, and without what has no effect.

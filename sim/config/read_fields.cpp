@@ -294,6 +294,8 @@ class Reader final : public Fields {
         }
     }
 
+    void know(const std::string& key) { known_.insert(key); }
+
     /// Reports the keys that nobody asked for; of a kind that there is none of, nobody knows the keys.
     void finish() {
         if (kind_unknown_) {
@@ -559,13 +561,16 @@ class Reader final : public Fields {
 }  // namespace
 
 void read_fields(const YamlNode& node, const DataDirectory& data, std::vector<Diagnostic>& errors,
-                 const std::function<void(Fields&)>& describe, Origins* origins) {
+                 const std::function<void(Fields&)>& describe, Origins* origins, const char* besides) {
     if (node.kind != YamlNode::Kind::map) {
         errors.push_back(node.mark.error("expected a map of keys and values", ErrorCode::wrong_type));
         return;
     }
     Reader reader(node, data, errors, false, origins, {});
     describe(reader);
+    if (besides != nullptr) {
+        reader.know(besides);
+    }
     reader.finish();
 }
 

@@ -26,6 +26,7 @@ TEST_CASE("words of other tools lead to the key, and unknown keys that are near 
         {serving + " --set engine.gpu_memory_utilization=0.8", "did you mean 'kv.memory'?"},
         {serving + " --set max_num_batched_tokens=512", "did you mean 'engine.scheduler.token_budget'?"},
         {serving + " --set requests.qps=4", "did you mean 'rate'?"},
+        {training + " --set zzzzzz=2", "the keys here are cluster, compute, expect, faults"},
         {training + " --set plan.zzzzzz=2",
          "the keys here are adapters, attention, capacity, chunks, combine_precision, compression"},
     };

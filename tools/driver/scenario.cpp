@@ -194,11 +194,10 @@ static Scenario read_with_presets(const YamlNode& root, const std::string& name,
     YamlNode tidied = root;
     if (const YamlNode* expect = root.find(kExpect)) {
         scenario.expect = read_expectations(*expect, errors);
-        std::erase_if(tidied.entries, [](const YamlNode::Entry& entry) { return entry.key == kExpect; });
     }
     scenario.own->tidy(tidied, errors);
     read_fields(
-        tidied, data, errors, [&](Fields& fields) { describe(fields, scenario); }, &scenario.origins);
+        tidied, data, errors, [&](Fields& fields) { describe(fields, scenario); }, &scenario.origins, kExpect);
     for (const std::string& problem : problems_of(scenario.network)) {
         errors.push_back(scenario.network_mark.error(problem));
     }
