@@ -127,8 +127,8 @@ void describe(Fields& fields, ClusterSpec& cluster) {
     fields.optional({"node", "what a node is: a preset or its parts"}, kNodePresets, one_kind,
                     [&](Fields& inner) { describe(inner, cluster.node); });
     cluster.has_node = cluster.has_node || one_kind;
-    fields.items({"groups", "instead of nodes: groups of them, each of one kind, in this order"}, cluster.groups,
-                 [](Fields& inner, GroupSpec& group) { describe(inner, group); });
+    fields.items({"groups", "groups of nodes in place of nodes, each of one kind, in this order; empty: none"},
+                 cluster.groups, [](Fields& inner, GroupSpec& group) { describe(inner, group); });
     cluster.mixed = !cluster.groups.empty();
     fields.section({"fabric", "what joins the nodes: a preset or its parts"}, kFabricPresets,
                    [&](Fields& inner) { describe(inner, cluster.fabric); });
