@@ -545,6 +545,11 @@ TEST_CASE("databases that cannot be used are refused, and nothing is lost") {
         file.seekp(4096);
         file << std::string(12000, 'x');
     }
+    // A question about the state of a database reads no more than its answer takes: here not the cut end of the file.
+    std::filesystem::copy_file(db, folder.file("cut"));
+    std::filesystem::resize_file(folder.file("cut"), std::filesystem::file_size(db) - 100);
+    CHECK_THROWS_AS(ResultStore(folder.file("cut"), ResultStore::Mode::read), ConfigError);
+    CHECK(ResultStore(folder.file("cut"), ResultStore::Mode::look).has_results());
     std::vector<std::pair<std::string, std::string>> cases = {
         {fmt::format("sweep {} --db {}", sweep, db), "exists already; --resume continues it"},
         {fmt::format("sweep {} --db {} --resume --set model.hidden=2048", sweep, db),

@@ -112,18 +112,19 @@ class ResultStore::Database {
         if (mode == Mode::create && exists) {
             fail("exists already; --resume continues it, or choose another name", ErrorCode::unwritable_file);
         }
-        if ((mode == Mode::append || mode == Mode::read) && !exists) {
+        const bool reads = mode == Mode::read || mode == Mode::look;
+        if ((mode == Mode::append || reads) && !exists) {
             fail("no such database", ErrorCode::unreadable_file);
         }
         if (exists) {
             require_input_file(path);  // SQLite would wait for a pipe
         }
-        const int flags = mode == Mode::read ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+        const int flags = reads ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
         const int code = sqlite3_open_v2(path.c_str(), &handle_, flags, nullptr);
         try {
             check(code);
             sqlite3_busy_timeout(handle_, kWaitMs);
-            prepare(mode);
+            prepare(mode, reads);
         } catch (...) {
             sqlite3_close(handle_);
             throw;
@@ -182,12 +183,12 @@ class ResultStore::Database {
   private:
     [[nodiscard]] std::string message() const { return sqlite3_errmsg(handle_); }
 
-    void prepare(Mode mode) {
+    void prepare(Mode mode, bool reads) {
         // In this order: another writer may create the schema in between, all of it at once.
         const bool empty = integer("SELECT count(*) FROM sqlite_master") == 0;
         const std::int64_t application = integer("PRAGMA application_id");
         const std::int64_t version = integer("PRAGMA user_version");
-        if (application != kApplication && (!empty || mode == Mode::read)) {
+        if (application != kApplication && (!empty || reads)) {
             fail("is a SQLite database, but not one of sweep results");
         }
         if (empty && mode == Mode::append) {
@@ -198,6 +199,8 @@ class ResultStore::Database {
         }
         if (mode == Mode::read) {
             require_whole();
+        }
+        if (reads) {
             return;
         }
         use_write_ahead_log();

@@ -55,9 +55,10 @@ struct StoredPoint {
 
 class ResultStore {
   public:
-    enum class Mode { create, resume, append, read };
-    /// `create` refuses a file that exists, `append` and `read` one that does not, `resume` neither. All refuse what is no database of sweep results, or
-    /// has another schema version. Throws ConfigError.
+    enum class Mode { create, resume, append, read, look };
+    /// `create` refuses a file that exists, `append`, `read` and `look` one that does not, `resume` neither. All refuse what is no database
+    /// of sweep results, or has another schema version. `read` checks that the whole file is sound; `look`, for a question about its state,
+    /// reads no more than the answer takes. Throws ConfigError.
     ResultStore(const std::string& path, Mode mode);
     ~ResultStore();
     ResultStore(const ResultStore&) = delete;

@@ -348,7 +348,7 @@ bool holds_nothing(const std::string& path) {
         return false;  // another process has it open: what it computes is still to come
     }
     try {
-        return !ResultStore(path, ResultStore::Mode::read).has_results();
+        return !ResultStore(path, ResultStore::Mode::look).has_results();
     } catch (const ConfigError&) {
         return false;  // something else, which is not ours to judge
     }

@@ -54,7 +54,7 @@ std::string shard_path(const SlurmOptions& options, const std::string& index) {
 }
 
 bool is_complete(const std::string& path) {
-    return std::filesystem::exists(path) && ResultStore(path, ResultStore::Mode::read).shard_count() > 0;
+    return std::filesystem::exists(path) && ResultStore(path, ResultStore::Mode::look).shard_count() > 0;
 }
 
 }  // namespace
