@@ -16,107 +16,9 @@ namespace orrery::imports {
 
 namespace {
 
-// Words of a shell script, quotes and comments resolved; what stands alone in parentheses of an array is a word as well.
-struct Word {
-    std::string text;
-    std::size_t at;  ///< bytes behind the start of the script
-};
-
-std::vector<Word> shell_words(const std::string& text) {
-    std::vector<Word> out;
-    std::string word;
-    std::size_t start = 0;
-    bool in_word = false;
-    char quote = 0;
-    const auto finish = [&] {
-        if (in_word) {
-            out.push_back({word, start});
-        }
-        word.clear();
-        in_word = false;
-    };
-    for (std::size_t i = 0; i < text.size(); ++i) {
-        const char c = text[i];
-        start = in_word ? start : i;
-        if (quote != 0) {
-            if (c == quote) {
-                quote = 0;
-            } else {
-                word += c;
-            }
-        } else if (c == '"' || c == '\'') {
-            quote = c;
-            in_word = true;
-        } else if (c == '\\' && i + 1 < text.size()) {
-            ++i;
-            if (text[i] != '\n') {
-                word += text[i];
-                in_word = true;
-            }
-        } else if (c == '#' && !in_word) {
-            i = std::min(text.find('\n', i), text.size()) - 1;
-        } else if (c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == ')' || (c == '(' && !in_word)) {
-            finish();
-        } else if (c == '(') {  // NAME=( begins an array: its words are what counts
-            word.clear();
-            in_word = false;
-        } else {
-            word += c;
-            in_word = true;
-        }
-    }
-    finish();
-    return out;
-}
-
 std::string plain(std::string flag) {
     std::replace(flag.begin(), flag.end(), '_', '-');
     return flag;
-}
-
-using Variables = std::map<std::string, std::string>;
-
-constexpr std::size_t kMostSubstituted = 1U
-                                         << 24U;  // bytes of all words together: variables may hold others many times
-
-// Empty where the text grows beyond `most`.
-std::optional<std::string> substituted(const std::string& word, const Variables& variables, std::size_t most) {
-    std::string out;
-    for (std::size_t i = 0; i < word.size();) {
-        if (out.size() > most) {
-            return std::nullopt;
-        }
-        if (word[i] != '$') {
-            out += word[i++];
-            continue;
-        }
-        const bool braces = i + 1 < word.size() && word[i + 1] == '{';
-        std::size_t end = i + (braces ? 2 : 1);
-        const std::size_t start = end;
-        while (end < word.size() && (std::isalnum(static_cast<unsigned char>(word[end])) != 0 || word[end] == '_')) {
-            ++end;
-        }
-        const std::string name = word.substr(start, end - start);
-        std::string rest;
-        if (braces) {
-            const std::size_t close = std::min(word.find('}', end), word.size());
-            rest = word.substr(end, close - end);
-            end = std::min(close + 1, word.size());
-        }
-        const auto found = variables.find(name);
-        // ${NAME:-value}
-        const bool otherwise = rest.rfind(":-", 0) == 0;
-        out += found != variables.end() ? found->second : otherwise ? rest.substr(2) : "";
-        i = std::max(end, i + 1);
-    }
-    return out;
-}
-
-bool is_assignment(const std::string& word) {
-    const std::size_t equals = word.find('=');
-    return equals != std::string::npos && equals > 0 && word[0] != '-' &&
-           std::all_of(word.begin(), word.begin() + static_cast<std::ptrdiff_t>(equals),
-                       [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; });
 }
 
 // "--flag" and "-tp", but not "-1".
@@ -126,51 +28,6 @@ bool is_flag(const std::string& word) {
 }
 
 }  // namespace
-
-CommandText::CommandText(const std::string& text, std::string name) : name_(std::move(name)), text_(text) {
-    Variables variables;
-    std::string flag;
-    std::size_t left = kMostSubstituted;
-    for (const auto& [raw, at] : shell_words(text)) {
-        std::string word = raw;
-        if (raw.find('$') != std::string::npos) {
-            const std::optional<std::string> whole = substituted(raw, variables, left);
-            if (!whole || whole->size() > left) {
-                throw ConfigError({diagnostic_at(
-                    name_, text_, at,
-                    fmt::format("the variables of the script expand to more than {} MiB", kMostSubstituted >> 20U))});
-            }
-            word = *whole;
-            left -= word.size();
-        }
-        if (is_assignment(raw)) {
-            variables[word.substr(0, word.find('='))] = word.substr(word.find('=') + 1);
-            continue;
-        }
-        if (!is_flag(word)) {
-            if (flag.empty()) {
-                words_.push_back(word);
-            } else if (!word.empty()) {
-                flags_[flag] = word;
-                flag.clear();
-            }
-            continue;
-        }
-        const std::size_t dashes = word[1] == '-' ? 2 : 1;
-        const std::size_t equals = std::min(word.find('='), word.size());
-        flag = plain(word.substr(dashes, equals - dashes));
-        flags_[flag] = "";
-        places_[flag] = at;
-        if (equals < word.size()) {
-            flags_[flag] = word.substr(equals + 1);
-            flag.clear();
-        }
-    }
-    if (flags_.empty() && std::find(words_.begin(), words_.end(), "serve") == words_.end()) {
-        throw ConfigError(
-            {Diagnostic{name_, 1, 1, "holds no flag such as --tensor-parallel-size 8", ErrorCode::malformed_trace}});
-    }
-}
 
 bool CommandText::has(const std::string& flag) {
     const auto found = flags_.find(plain(flag));
@@ -248,26 +105,38 @@ CommandText CommandText::of_script(const std::string& text, std::string name, co
     CommandText out;
     out.name_ = std::move(name);
     out.text_ = text;
-    ShellScript script = read_shell_script(text, out.name_, environment);
-    const auto flags_in = [](const ShellCommand& command) {
-        return std::count_if(command.begin(), command.end(), [](const ShellWord& word) { return is_flag(word.text); });
+    CommandList script = read_shell(text, out.name_, environment);
+    const auto flags_in = [](const std::vector<CommandWord>& command) {
+        return std::count_if(command.begin(), command.end(),
+                             [](const CommandWord& word) { return is_flag(word.text); });
     };
     // A script prepares data and starts other programs too; the run itself has the most flags. The last of several alike counts, as
     // what prints the command comes before it.
-    ShellCommand chosen;
-    for (ShellCommand& command : script.commands) {
-        if (flags_in(command) > 0 && flags_in(command) >= flags_in(chosen)) {
-            chosen = std::move(command);
+    std::vector<CommandWord> chosen;
+    for (const CommandCall& command : script.commands) {
+        std::vector<CommandWord> words;
+        for (const std::vector<CommandWord>* more : {&command.outer, &command.words}) {
+            for (const CommandWord& word : *more) {
+                // A quoted pair ("--flag value"), as in arrays.
+                const bool pair = word.text.rfind('-', 0) == 0 && word.text.find_first_of(" \t\n") != std::string::npos;
+                const std::vector<CommandWord> parts = pair || word.text.find(" --") != std::string::npos
+                                                           ? split_words(word)
+                                                           : std::vector<CommandWord>{word};
+                words.insert(words.end(), parts.begin(), parts.end());
+            }
+        }
+        if (flags_in(words) > 0 && flags_in(words) >= flags_in(chosen)) {
+            chosen = std::move(words);
         }
     }
     // Directives and variables that no command takes come first, so that the command has the last word.
-    ShellCommand words = std::move(script.directives);
-    for (ShellCommand* more : {&script.unused, &chosen}) {
+    std::vector<CommandWord> words = std::move(script.directives);
+    for (const std::vector<CommandWord>* more : {&script.unused, &chosen}) {
         words.insert(words.end(), more->begin(), more->end());
     }
     std::string flag;
     std::set<std::string> of_yaml;
-    for (const ShellWord& word : words) {
+    for (const CommandWord& word : words) {
         if (!is_flag(word.text)) {
             if (flag.empty()) {
                 out.words_.push_back(word.text);
@@ -301,6 +170,7 @@ CommandText CommandText::of_script(const std::string& text, std::string name, co
             ErrorCode::malformed_trace}});
     }
     out.unsure_ = std::move(script.unsure);
+    out.unsure_.insert(out.unsure_.end(), script.loops.begin(), script.loops.end());
     return out;
 }
 

@@ -1,8 +1,6 @@
 #pragma once
-// A command line with its flags, as it stands in a shell script: shared by importers of other tools' arguments.
-//
-// Understands comments, quotes, backslashes at line ends, arrays in parentheses, `NAME=value` with `$NAME` and `${NAME}`, and
-// both `--flag value` and `--flag=value`. Not a shell: conditions, loops and substitution of commands are not evaluated.
+// A command line with its flags, as it stands in a shell script (shell_script.hpp): shared by importers of other tools' arguments.
+// Flags are read as `--flag value` and `--flag=value`.
 
 #include "workloads/imports/importer.hpp"
 
@@ -23,10 +21,7 @@ struct FlagGroup {
 
 class CommandText {
   public:
-    /// Throws ConfigError when there is no flag in the text. `name` is the file, for messages.
-    CommandText(const std::string& text, std::string name);
-
-    /// The command with most flags of a script, with variables, arrays and branches filled in (shell_script.hpp). Every word
+    /// The command with most flags of a script, with variables, arrays and branches filled in. Every word
     /// behind a flag is a value of it. `given`: "NAME=VALUE ..." for variables that the environment sets, and "1=VALUE" for $1.
     [[nodiscard]] static CommandText of_script(const std::string& text, std::string name,
                                                const std::string& given = "");
@@ -68,7 +63,7 @@ class CommandText {
     std::map<std::string, std::string> flags_;
     std::map<std::string, std::size_t> places_;               ///< of flags, in bytes behind the start of the text
     std::map<std::string, std::vector<std::string>> values_;  ///< of flags of a script
-    std::vector<std::string> unsure_;                         ///< of a script
+    std::vector<std::string> unsure_;                         ///< conditions and loops of a script
     std::vector<std::string> words_;
     std::set<std::string> used_;
 };

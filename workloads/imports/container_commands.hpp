@@ -5,7 +5,7 @@
 // command, `env` its environment, and `replicas` around it how many there are. A shell's script in an argument (sh -c) is read as
 // one. Not read: templates of Helm, values that another file gives.
 
-#include "workloads/imports/shell_commands.hpp"
+#include "workloads/imports/shell_script.hpp"
 
 #include <optional>
 #include <string>

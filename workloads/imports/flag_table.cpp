@@ -112,9 +112,12 @@ GivenFlags::GivenFlags(const FlagTable& table, const CommandCall& command, std::
                        const std::string& text)
     : file_(file), text_(text), start_(command.words.empty() ? 0 : command.words[0].at) {
     std::vector<CommandWord> environment = command.environment;
-    for (std::size_t i = 0; i + 1 < first; ++i) {  // docker run -e NAME=value
-        if (command.words[i].text == "-e" || command.words[i].text == "--env") {
-            environment.push_back(command.words[i + 1]);
+    // docker run -e NAME=value
+    std::vector<CommandWord> before = command.outer;
+    before.insert(before.end(), command.words.begin(), command.words.begin() + static_cast<std::ptrdiff_t>(first));
+    for (std::size_t i = 0; i + 1 < before.size(); ++i) {
+        if (before[i].text == "-e" || before[i].text == "--env") {
+            environment.push_back(before[i + 1]);
         }
     }
     for (const CommandWord& word : environment) {

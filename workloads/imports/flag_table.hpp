@@ -7,7 +7,8 @@
 // alike, `--flag=value`, `--no-flag`, beginnings of names that only one flag has, and `--flag.part value` for parts of a JSON value.
 
 #include "sim/config/data_directory.hpp"
-#include "workloads/imports/shell_commands.hpp"
+#include "workloads/imports/importer.hpp"
+#include "workloads/imports/shell_script.hpp"
 
 #include <optional>
 #include <set>

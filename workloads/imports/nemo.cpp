@@ -375,8 +375,8 @@ std::optional<YamlNode> overrides_of(const std::string& text, const std::string&
     root.kind = YamlNode::Kind::map;
     root.mark = {std::make_shared<const std::string>(name), 1, 1};
     bool any = false;
-    for (const ShellCommand& command : read_shell_script(text, name).commands) {
-        for (const ShellWord& word : command) {
+    for (const CommandCall& command : read_shell(text, name).commands) {
+        for (const CommandWord& word : command.words) {
             const std::size_t start = std::min(word.text.find_first_not_of('+'), word.text.size());
             const std::size_t equals = word.text.find('=');
             const std::string key = word.text.substr(start, equals == std::string::npos ? 0 : equals - start);
@@ -384,7 +384,7 @@ std::optional<YamlNode> overrides_of(const std::string& text, const std::string&
                 key.find('.') != std::string::npos &&
                 key.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.") ==
                     std::string::npos;
-            if (plain && word.unknown.empty()) {
+            if (plain && word.unset.empty()) {
                 try {
                     apply_override(root, word.text.substr(start));
                 } catch (const ConfigError& error) {

@@ -472,8 +472,8 @@ class Importing {
                 .replace(0, std::string(engine_.table).size(),
                          std::string(engine_.table).substr(0, std::string(engine_.table).find('-')));
         std::string out;
-        const auto look = [&](const CommandCall& command, bool image) {
-            for (const CommandWord& word : command.words) {
+        const auto look = [&](const std::vector<CommandWord>& words, bool image) {
+            for (const CommandWord& word : words) {
                 std::size_t at = word.text.find(requirement);
                 at = at == std::string::npos ? at : at + requirement.size();
                 if (image && at == std::string::npos && word.text.find('/') != std::string::npos) {
@@ -489,11 +489,12 @@ class Importing {
             }
         };
         for (const CommandCall& command : script_.commands) {
-            const std::string& program = command.words[0].text;
-            const bool starts =
-                &command == server.command && (program == "docker" || program == "podman" || program == "sudo" ||
-                                               program == "nerdctl" || program.find(':') != std::string::npos);
-            look(command, starts);
+            for (const std::vector<CommandWord>* words : {&command.outer, &command.words}) {
+                const std::string program = words->empty() ? "" : words->front().text;
+                look(*words,
+                     &command == server.command && (program == "docker" || program == "podman" || program == "sudo" ||
+                                                    program == "nerdctl" || program.find(':') != std::string::npos));
+            }
         }
         return out;
     }

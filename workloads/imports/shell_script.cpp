@@ -2,239 +2,169 @@
 
 #include "sim/base/error.hpp"
 #include "workloads/imports/importer.hpp"
+#include "workloads/imports/shell_arithmetic.hpp"
+#include "workloads/imports/shell_lexer.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cctype>
-#include <map>
 #include <optional>
+#include <utility>
 
 namespace orrery::imports {
 
 namespace {
 
+using Kind = ShellToken::Kind;
+using Words = std::vector<CommandWord>;
+
 constexpr std::size_t kMostExpanded = 1U << 24U;  // bytes of all words together: variables may hold others many times
-constexpr int kDeepest = 64;                      // expansions and parentheses inside each other
+constexpr std::size_t kDeepest = 64;              // expansions and conditions inside each other
+constexpr std::size_t kDeepestScript = 8;         // scripts inside of commands inside of each other
 
-bool is_space(char c) {
-    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+void append(Words& to, Words words) {
+    to.insert(to.end(), std::make_move_iterator(words.begin()), std::make_move_iterator(words.end()));
 }
 
-bool is_name_char(char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+// The first variable without a value in a piece of a text that has some, which stand in it as written.
+std::string unset_in(const std::string& piece, const std::string& unset) {
+    if (unset.empty() || piece.find(unset) != std::string::npos) {
+        return unset;
+    }
+    const std::size_t at = piece.find('$');
+    if (at == std::string::npos) {
+        return "";
+    }
+    std::string name = piece.substr(at + 1, end_of_expansion(piece, at) - at - 1);
+    std::erase_if(name, [](char c) { return c == '{' || c == '}'; });
+    return name;
 }
 
-// A part of a word under one kind of quotes; 0: none.
-struct Segment {
-    std::string text;
-    char quote = 0;
-};
+// Words as they come out of one word: expansions outside of quotes are split at spaces, unless quotes inside them hold them together.
+struct SplitWords {
+    Words done;
+    CommandWord now;
+    bool any = false;
 
-struct Token {
-    enum class Kind : std::uint8_t { word, end, pipe, both, either, open, close, next_case };
-    Kind kind = Kind::end;
-    std::vector<Segment> segments;
-    std::size_t at = 0;
-
-    [[nodiscard]] bool is(const char* literal) const {
-        return kind == Kind::word && segments.size() == 1 && segments[0].quote == 0 && segments[0].text == literal;
+    void add(std::string_view text, std::size_t at, const std::string& unset) {
+        now.text += text;
+        now.at = at;
+        any = true;
+        now.unset = now.unset.empty() ? unset : now.unset;
     }
-};
-
-// Behind the `$` at `i`: the end of what it expands, with nested braces, parentheses and quotes.
-std::size_t end_of_expansion(const std::string& text, std::size_t i) {
-    if (i + 1 >= text.size() || (text[i + 1] != '{' && text[i + 1] != '(')) {
-        std::size_t end = i + 1;
-        if (end < text.size() && std::string_view("@*#?$!").find(text[end]) != std::string_view::npos) {
-            return end + 1;
+    void next() {
+        if (any && now.text != "\\") {
+            done.push_back(now);
         }
-        while (end < text.size() && is_name_char(text[end])) {
-            ++end;
-        }
-        return end;
+        now = CommandWord();
+        any = false;
     }
-    std::size_t depth = 0;
-    for (std::size_t end = i + 1; end < text.size(); ++end) {
-        const char c = text[end];
-        depth += c == '{' || c == '(' ? 1 : 0;
-        if ((c == '}' || c == ')') && --depth == 0) {
-            return end + 1;
-        }
-    }
-    return text.size();
-}
-
-class Lexer {
-  public:
-    Lexer(const std::string& text, ShellCommand& directives) : text_(text), directives_(directives) {}
-
-    std::vector<Token> tokens() {
-        while (i_ < text_.size()) {
-            step();
-        }
-        finish();
-        push(Token::Kind::end);
-        return std::move(out_);
-    }
-
-  private:
-    void push(Token::Kind kind) { out_.push_back({kind, {}, i_}); }
-    void finish() {
-        if (in_word_) {
-            out_.push_back(std::move(word_));
-        }
-        word_ = Token();
-        in_word_ = false;
-    }
-    void add(std::string_view text, char quote) {
-        if (!in_word_) {
-            word_ = Token{Token::Kind::word, {}, i_};
-            in_word_ = true;
-        }
-        if (word_.segments.empty() || word_.segments.back().quote != quote) {
-            word_.segments.push_back({"", quote});
-        }
-        word_.segments.back().text += text;
-    }
-    bool next_is(char c) const { return i_ + 1 < text_.size() && text_[i_ + 1] == c; }
-    void separate(Token::Kind kind, std::size_t length) {
-        finish();
-        push(kind);
-        i_ += length;
-    }
-    void expansion(char quote) {
-        const std::size_t end =
-            text_[i_] == '`' ? std::min(text_.find('`', i_ + 1), text_.size() - 1) + 1 : end_of_expansion(text_, i_);
-        add(std::string_view(text_).substr(i_, end - i_), quote);
-        i_ = end;
-    }
-
-    void double_quoted() {
-        add("", '"');
-        for (++i_; i_ < text_.size() && text_[i_] != '"';) {
-            const char c = text_[i_];
-            if (c == '\\' && i_ + 1 < text_.size()) {
-                const char escaped = text_[i_ + 1];
-                if (escaped == '$' || escaped == '`' || escaped == '"' || escaped == '\\') {
-                    add(std::string_view(&text_[i_ + 1], 1), '\'');
-                } else if (escaped != '\n') {
-                    add(std::string_view(text_).substr(i_, 2), '"');
-                }
-                i_ += 2;
-            } else if (c == '$' || c == '`') {
-                expansion('"');
+    // A quote inside of a word is part of it: JSON has them.
+    void split(const CommandWord& from, std::size_t at) {
+        const std::string& text = from.text;
+        std::string piece;
+        bool started = false;
+        char quote = 0;
+        const auto flush = [&] {
+            if (started) {
+                add(piece, at, unset_in(piece, from.unset));
+            }
+            piece.clear();
+            started = false;
+        };
+        for (std::size_t i = 0; i < text.size(); ++i) {
+            const char c = text[i];
+            const bool opens = quote == 0 && (c == '"' || c == '\'') && text.find(c, i + 1) != std::string::npos &&
+                               (piece.empty() ? now.text.empty() : piece.back() == '=');
+            if (quote != 0 ? c == quote : opens) {
+                quote = quote != 0 ? '\0' : c;
+                started = true;
+            } else if (quote == 0 && is_shell_space(c)) {
+                flush();
+                next();
             } else {
-                add(std::string_view(&text_[i_], 1), '"');
-                ++i_;
+                piece += c;
+                started = true;
             }
         }
-        ++i_;
+        flush();
     }
-
-    void comment() {
-        const std::size_t end = std::min(text_.find('\n', i_), text_.size());
-        if (text_.compare(i_, 7, "#SBATCH") == 0) {
-            for (std::size_t at = i_ + 7; at < end;) {
-                const std::size_t start = std::min(text_.find_first_not_of(" \t\r=", at), end);
-                at = std::min(text_.find_first_of(" \t\r=\n", start), end);
-                if (at > start) {
-                    directives_.push_back({text_.substr(start, at - start), start, ""});
-                }
-            }
-        }
-        i_ = end;
-    }
-
-    // Parentheses that belong to a word: those of an array, whose words stand between an open and a close token of its own.
-    void step() {
-        const char c = text_[i_];
-        if (c == '"') {
-            double_quoted();
-        } else if (c == '\'') {
-            const std::size_t end = std::min(text_.find('\'', i_ + 1), text_.size());
-            add(std::string_view(text_).substr(i_ + 1, end - i_ - 1), '\'');
-            i_ = end + 1;
-        } else if (c == '\\' && i_ + 1 < text_.size()) {
-            // Spaces behind the backslash are a slip that scripts have all the same.
-            const std::size_t end = text_.find_first_not_of(" \t\r", i_ + 1);
-            const bool goes_on = end != std::string::npos && text_[end] == '\n';
-            if (!goes_on) {
-                add(std::string_view(&text_[i_ + 1], 1), '\'');
-            } else if (end > i_ + 1) {
-                finish();
-            }
-            i_ = goes_on ? end + 1 : i_ + 2;
-        } else if (c == '$' || c == '`') {
-            expansion(0);
-        } else if (c == '#' && !in_word_) {
-            comment();
-        } else if (c == '\n') {
-            separate(Token::Kind::end, 1);
-        } else if (is_space(c)) {
-            finish();
-            ++i_;
-        } else if (c == ';') {
-            separate(next_is(';') ? Token::Kind::next_case : Token::Kind::end, next_is(';') ? 2 : 1);
-        } else if (c == '&' && next_is('&')) {
-            separate(Token::Kind::both, 2);
-        } else if (c == '|' && next_is('|')) {
-            separate(Token::Kind::either, 2);
-        } else if (c == '|') {
-            separate(Token::Kind::pipe, 1);
-        } else if (c == '&' &&
-                   !(in_word_ && !word_.segments.back().text.empty() && word_.segments.back().text.back() == '>') &&
-                   !next_is('>')) {
-            separate(Token::Kind::end, 1);
-        } else if (c == '(' && next_is('[')) {  // a list such as ([0]*3+[1]*58), without the quotes that a shell wants
-            const std::size_t end = std::min(text_.find(')', i_), text_.size() - 1) + 1;
-            add(std::string_view(text_).substr(i_, end - i_), '\'');
-            i_ = end;
-        } else if (c == '(') {
-            separate(Token::Kind::open, 1);
-        } else if (c == ')') {
-            separate(Token::Kind::close, 1);
-        } else {
-            add(std::string_view(&text_[i_], 1), 0);
-            ++i_;
-        }
-    }
-
-    const std::string& text_;
-    ShellCommand& directives_;
-    std::vector<Token> out_;
-    Token word_;
-    bool in_word_ = false;
-    std::size_t i_ = 0;
 };
 
 struct Variable {
-    std::vector<std::string> items;
+    Words items;
     std::size_t at = 0;
-    std::string unknown;
     bool used = false;
 };
+
+// What a test says of words, of which only comparisons are understood.
+std::optional<bool> outcome_of(const std::vector<std::string>& parts, bool known) {
+    if (parts.size() == 2 && (parts[0] == "-n" || parts[0] == "-z")) {
+        return parts[1].empty() == (parts[0] == "-z");
+    }
+    if (parts.size() == 1 && (parts[0] == "-n" || parts[0] == "-z")) {
+        return parts[0] == "-z";  // an empty word without quotes leaves nothing
+    }
+    if (parts.size() == 1 && known && (parts[0] == "true" || parts[0] == "false")) {
+        return parts[0] == "true";
+    }
+    if (parts.size() != 3) {
+        return std::nullopt;
+    }
+    const std::string& how = parts[1];
+    if (how == "=" || how == "==") {
+        return parts[0] == parts[2];
+    }
+    if (how == "!=") {
+        return parts[0] != parts[2];
+    }
+    const auto number = [](const std::string& text) -> std::optional<long> {
+        const bool digits = !text.empty() && text.size() < 18 &&
+                            std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+        return digits ? std::optional(std::stol(text)) : std::nullopt;
+    };
+    const auto left = number(parts[0]);
+    const auto right = number(parts[2]);
+    if (!left || !right) {
+        return std::nullopt;
+    }
+    return how == "-eq" || how == "-ne" ? std::optional((*left == *right) == (how == "-eq"))
+           : how == "-gt"               ? std::optional(*left > *right)
+           : how == "-ge"               ? std::optional(*left >= *right)
+           : how == "-lt"               ? std::optional(*left < *right)
+           : how == "-le"               ? std::optional(*left <= *right)
+                                        : std::nullopt;
+}
+
+// Where the script of a command stands that gives one to a shell, as in bash -c 'vllm serve ...'; 0 where there is none.
+std::size_t script_in(const Words& words) {
+    for (std::size_t i = 2; i < words.size(); ++i) {
+        const std::string shell = words[i - 2].text.substr(words[i - 2].text.rfind('/') + 1);
+        const std::string& option = words[i - 1].text;
+        if ((shell == "sh" || shell == "bash" || shell == "zsh") && option.size() > 1 && option.size() < 5 &&
+            option[0] == '-' && option.back() == 'c' && words[i].text.find_first_of(" \n") != std::string::npos) {
+            return i;
+        }
+    }
+    return 0;
+}
 
 class Shell {
   public:
     Shell(const std::string& text, const std::string& name, const std::map<std::string, std::string>& given)
         : text_(text), name_(name) {
         for (const auto& [variable, value] : given) {
-            variables_[variable] = {{value}, 0, "", true};
+            variables_[variable] = {{{value, 0, ""}}, 0, true};
         }
     }
 
-    ShellScript run() {
-        tokens_ = Lexer(text_, out_.directives).tokens();
-        for (std::size_t i = 0; i < tokens_.size();) {
-            i = command(i);
-        }
+    CommandList run() {
+        run_text(text_);
         for (const auto& [name, variable] : variables_) {
-            for (const std::string& item : variable.items) {
-                if (!variable.used && item.find("--") != std::string::npos) {
-                    Fields fields;
-                    fields.split(item, variable.at, variable.unknown);
-                    append(out_.unused, fields.finish());
+            for (const CommandWord& item : variable.items) {
+                if (!variable.used && item.text.find("--") != std::string::npos) {
+                    append(out_.unused, split_words({item.text, variable.at, item.unset}));
                 }
             }
         }
@@ -242,56 +172,41 @@ class Shell {
     }
 
   private:
-    // Words as they come out of one word: expansions outside quotes are split at spaces, unless quotes inside them hold them together.
-    struct Fields {
-        std::vector<ShellWord> done;
-        ShellWord now;
-        bool any = false;
-
-        void add(std::string_view text, std::size_t at, const std::string& unknown) {
-            now.text += text;
-            now.at = at;
-            any = true;
-            now.unknown = now.unknown.empty() ? unknown : now.unknown;
-        }
-        void next() {
-            if (any && now.text != "\\") {
-                done.push_back(now);
-            }
-            now = ShellWord();
-            any = false;
-        }
-        void split(std::string_view text, std::size_t at, const std::string& unknown) {
-            now.unknown = now.unknown.empty() ? unknown : now.unknown;
-            char quote = 0;
-            for (std::size_t i = 0; i < text.size(); ++i) {
-                const char c = text[i];
-                if (quote != 0 ? c == quote
-                               : (c == '"' || c == '\'') && text.find(c, i + 1) != std::string_view::npos) {
-                    quote = quote != 0 ? 0 : c;
-                } else if (quote == 0 && is_space(c)) {
-                    next();
-                } else {
-                    add(std::string_view(&text[i], 1), at, unknown);
-                }
-            }
-        }
-        std::vector<ShellWord> finish() {
-            if (!any && !now.unknown.empty()) {
-                now.text = now.unknown;
-                any = true;
-            }
-            next();
-            return std::move(done);
-        }
-    };
-
-    static void append(ShellCommand& to, std::vector<ShellWord> words) {
-        to.insert(to.end(), std::make_move_iterator(words.begin()), std::make_move_iterator(words.end()));
-    }
-
     [[noreturn]] void fail(std::size_t at, const std::string& problem) const {
         throw ConfigError({diagnostic_at(name_, text_, at, problem)});
+    }
+
+    void run_text(const std::string& text) {
+        tokens_ = shell_tokens(text, out_.directives,
+                               [&](std::size_t at, const std::string& problem) { fail(inner_.value_or(at), problem); });
+        if (inner_) {
+            for (ShellToken& token : tokens_) {
+                token.at = *inner_;
+            }
+        }
+        for (std::size_t i = 0; i < tokens_.size();) {
+            i = command(i);
+        }
+    }
+
+    // The commands of a script that stands in a word, with the variables of this one.
+    void run_inner(const std::string& text, std::size_t at) {
+        if (scripts_ == kDeepestScript) {
+            return;
+        }
+        ++scripts_;
+        auto tokens = std::exchange(tokens_, {});
+        auto frames = std::exchange(frames_, {});
+        const Kind joint = std::exchange(joint_, Kind::end);
+        const bool blank = std::exchange(blank_, false);
+        const std::optional<std::size_t> inner = std::exchange(inner_, at);
+        run_text(text);
+        inner_ = inner;
+        blank_ = blank;
+        joint_ = joint;
+        frames_ = std::move(frames);
+        tokens_ = std::move(tokens);
+        --scripts_;
     }
 
     void spend(std::size_t bytes, std::size_t at) {
@@ -300,6 +215,8 @@ class Shell {
             fail(at, fmt::format("the variables of the script expand to more than {} MiB", kMostExpanded >> 20U));
         }
     }
+
+    // ---- expansion ----
 
     // What a variable holds; null where the script does not set it.
     Variable* find(const std::string& name) {
@@ -311,17 +228,23 @@ class Shell {
         return &found->second;
     }
 
-    // What stands in braces, as items: several for ${NAME[@]}.
-    struct Found {
-        std::vector<std::string> items;
-        std::string unknown;
-    };
+    std::optional<std::int64_t> arithmetic(const std::string& text) {
+        return shell_arithmetic(text, [&](const std::string& name) -> const std::string* {
+            const Variable* variable = find(name);
+            return variable == nullptr || variable->items.empty() ? nullptr : &variable->items[0].text;
+        });
+    }
 
-    Found in_braces(const std::string& inside, std::size_t at, int depth) {
+    [[nodiscard]] Words without_value(const std::string& written, const std::string& name, std::size_t at) const {
+        return {{blank_ ? "" : written, at, name}};
+    }
+
+    // What stands behind a `$`, in braces or without; several words for ${NAME[@]}.
+    Words variable_at(const std::string& written, const std::string& inside, std::size_t at, std::size_t depth) {
         const bool length = inside.size() > 1 && inside[0] == '#';
         std::size_t end = length ? 1 : 0;
         const std::size_t start = end;
-        while (end < inside.size() && is_name_char(inside[end])) {
+        while (end < inside.size() && is_shell_name(inside[end])) {
             ++end;
         }
         const std::string name = inside.substr(start, end - start);
@@ -333,261 +256,162 @@ class Shell {
             rest.erase(0, close + 1);
         }
         if (name.empty()) {
-            return {{}, "$" + inside};
+            return without_value(written, inside, at);
         }
         const Variable* variable = find(name);
         if (length) {
-            return {{std::to_string(variable == nullptr ? 0 : variable->items.size())}, ""};
+            return {{std::to_string(variable == nullptr ? 0 : variable->items.size()), at, ""}};
         }
         const bool colon = !rest.empty() && rest[0] == ':';
         const char how = rest.size() > (colon ? 1U : 0U) ? rest[colon ? 1 : 0] : '\0';
-        const bool set = variable != nullptr && (!colon || (!variable->items.empty() && !variable->items[0].empty()));
-        const auto value = [&]() -> Found {
+        const bool set =
+            variable != nullptr && (!colon || (!variable->items.empty() && !variable->items[0].text.empty()));
+        const auto value = [&]() -> Words {
             if (variable == nullptr) {
-                return {{}, "$" + name};
+                return without_value(written, name, at);
             }
             if (index == "@" || index == "*" || index.empty()) {
                 const bool all = !index.empty() || variable->items.empty();
-                return {all ? variable->items : std::vector<std::string>{variable->items[0]}, variable->unknown};
+                return all ? variable->items : Words{variable->items[0]};
             }
-            const std::optional<std::int64_t> number = arithmetic(index, at, depth + 1);
+            const std::optional<std::int64_t> number = arithmetic(joined(index, at, depth + 1).text);
             const bool within = number && *number >= 0 && static_cast<std::size_t>(*number) < variable->items.size();
-            return within ? Found{{variable->items[static_cast<std::size_t>(*number)]}, ""} : Found{{}, "$" + name};
+            return within ? Words{variable->items[static_cast<std::size_t>(*number)]}
+                          : without_value(written, name, at);
         };
         if (how == '-' || how == '=') {
             if (set) {
                 return value();
             }
-            Found other = joined(rest.substr(colon ? 2 : 1), at, depth + 1);
+            CommandWord other = joined(rest.substr(colon ? 2 : 1), at, depth + 1);
             if (how == '=') {
-                variables_[name] = {other.items, at, other.unknown, true};
+                variables_[name] = {{other}, at, true};
             }
-            return other;
+            return {other};
         }
         if (how == '+') {
-            return set ? joined(rest.substr(colon ? 2 : 1), at, depth + 1) : Found{{}, ""};
+            return set ? Words{joined(rest.substr(colon ? 2 : 1), at, depth + 1)} : Words();
         }
         return value();
     }
 
-    // A text with its expansions, as one item; quotes are taken off.
-    Found joined(const std::string& text, std::size_t at, int depth) {
-        std::string out;
-        std::string unknown;
+    // Adds what expands at `i` to a text, several words with spaces between them, and moves `i` behind it.
+    void join(CommandWord& out, const std::string& text, std::size_t& i, std::size_t depth) {
+        const Words found = expand_at(text, i, out.at, depth);
+        for (std::size_t k = 0; k < found.size(); ++k) {
+            spend(found[k].text.size(), out.at);
+            out.text += (k > 0 ? " " : "") + found[k].text;
+            out.unset = out.unset.empty() ? found[k].unset : out.unset;
+        }
+    }
+
+    // A text with its expansions, as one word; quotes are taken off.
+    CommandWord joined(const std::string& text, std::size_t at, std::size_t depth) {
+        CommandWord out{"", at, ""};
         for (std::size_t i = 0; i < text.size();) {
             if (text[i] == '$' || text[i] == '`') {
-                std::size_t end = 0;
-                const Found found = expand_at(text, i, end, at, depth);
-                for (std::size_t k = 0; k < found.items.size(); ++k) {
-                    spend(found.items[k].size(), at);
-                    out += (k > 0 ? " " : "") + found.items[k];
-                }
-                unknown = unknown.empty() ? found.unknown : unknown;
-                i = end;
+                join(out, text, i, depth);
             } else {
-                if (text[i] != '"' && text[i] != '\'') {
-                    out += text[i];
-                }
+                out.text += text[i] == '"' || text[i] == '\'' ? "" : std::string(1, text[i]);
                 ++i;
-            }
-        }
-        return {{out}, unknown};
-    }
-
-    Found expand_at(const std::string& text, std::size_t i, std::size_t& end, std::size_t at, int depth) {
-        if (depth > kDeepest) {
-            fail(at, fmt::format("expansions nest deeper than {} levels", kDeepest));
-        }
-        if (text[i] == '`') {
-            end = std::min(text.find('`', i + 1), text.size() - 1) + 1;
-            return {{}, text.substr(i, end - i)};
-        }
-        end = std::max(end_of_expansion(text, i), i + 1);
-        const std::string whole = text.substr(i, end - i);
-        if (whole.rfind("$((", 0) == 0) {
-            const std::string inside = whole.substr(3, whole.size() > 4 ? whole.size() - 5 : 0);
-            const std::optional<std::int64_t> value = arithmetic(joined(inside, at, depth + 1).items[0], at, depth + 1);
-            return value ? Found{{std::to_string(*value)}, ""} : Found{{}, whole};
-        }
-        if (whole.rfind("$(", 0) == 0) {
-            return {{}, whole};
-        }
-        if (whole.rfind("${", 0) == 0) {
-            return in_braces(whole.substr(2, whole.size() > 2 ? whole.size() - 3 : 0), at, depth);
-        }
-        return whole.size() > 1 ? in_braces(whole.substr(1), at, depth) : Found{{"$"}, ""};
-    }
-
-    std::vector<ShellWord> expand(const Token& token) {
-        Fields fields;
-        for (const Segment& segment : token.segments) {
-            if (segment.quote == '\'') {
-                fields.add(segment.text, token.at, "");
-                continue;
-            }
-            const std::string& text = segment.text;
-            if (segment.quote == '"' && text.empty()) {
-                fields.add("", token.at, "");
-            }
-            for (std::size_t i = 0; i < text.size();) {
-                if (text[i] != '$' && text[i] != '`') {
-                    fields.add(std::string_view(&text[i], 1), token.at, "");
-                    ++i;
-                    continue;
-                }
-                std::size_t end = 0;
-                const Found found = expand_at(text, i, end, token.at, 0);
-                i = end;
-                for (std::size_t k = 0; k < found.items.size(); ++k) {
-                    if (k > 0) {
-                        fields.next();
-                    }
-                    spend(found.items[k].size(), token.at);
-                    // A quoted item with flags inside is split all the same: arrays of "--flag value" are written for that.
-                    if (segment.quote == '"' && found.items[k].find("--") == std::string::npos) {
-                        fields.add(found.items[k], token.at, found.unknown);
-                    } else {
-                        fields.split(found.items[k], token.at, found.unknown);
-                    }
-                }
-                if (fields.now.unknown.empty() && !found.unknown.empty()) {
-                    fields.now.unknown = found.unknown;
-                    fields.now.at = token.at;
-                }
-            }
-        }
-        std::vector<ShellWord> words = fields.finish();
-        std::vector<ShellWord> out;
-        for (ShellWord& word : words) {
-            spend(word.text.size(), token.at);
-            // A quoted pair ("--flag value"), or a command for bash -c.
-            const bool pair = word.text.rfind('-', 0) == 0 && word.text.find_first_of(" \t\n") != std::string::npos;
-            if (pair || word.text.find(" --") != std::string::npos) {
-                Fields inner;
-                inner.split(word.text, word.at, word.unknown);
-                append(out, inner.finish());
-            } else {
-                out.push_back(std::move(word));
             }
         }
         return out;
     }
 
-    // Sums and products of whole numbers and variables; nothing where the text is more than that.
-    std::optional<std::int64_t> arithmetic(const std::string& text, std::size_t at, int depth) {
-        std::size_t i = 0;
-        const std::optional<std::int64_t> value = choice(text, i, at, depth);
-        skip(text, i);
-        return i == text.size() ? value : std::nullopt;
-    }
-    // `a > b ? c : d`, and comparisons alone.
-    std::optional<std::int64_t> choice(const std::string& text, std::size_t& i, std::size_t at, int depth) {
-        const std::optional<std::int64_t> condition = comparison(text, i, at, depth);
-        skip(text, i);
-        if (!condition || i >= text.size() || text[i] != '?') {
-            return condition;
-        }
-        const std::optional<std::int64_t> yes = sum(text, ++i, at, depth + 1);
-        skip(text, i);
-        if (i >= text.size() || text[i] != ':') {
-            return std::nullopt;
-        }
-        const std::optional<std::int64_t> no = sum(text, ++i, at, depth + 1);
-        return *condition != 0 ? yes : no;
-    }
-    std::optional<std::int64_t> comparison(const std::string& text, std::size_t& i, std::size_t at, int depth) {
-        const std::optional<std::int64_t> left = sum(text, i, at, depth);
-        skip(text, i);
-        const std::string two = text.substr(std::min(i, text.size()), 2);
-        const bool with_equals = two == "<=" || two == ">=" || two == "==" || two == "!=";
-        if (!left || (!with_equals && two.substr(0, 1) != "<" && two.substr(0, 1) != ">")) {
-            return left;
-        }
-        i += with_equals ? 2 : 1;
-        const std::optional<std::int64_t> right = sum(text, i, at, depth);
-        if (!right) {
-            return std::nullopt;
-        }
-        return two == "<="     ? *left <= *right
-               : two == ">="   ? *left >= *right
-               : two == "=="   ? *left == *right
-               : two == "!="   ? *left != *right
-               : two[0] == '<' ? *left < *right
-                               : *left > *right;
-    }
-    static void skip(const std::string& text, std::size_t& i) {
-        while (i < text.size() && is_space(text[i])) {
-            ++i;
-        }
-    }
-    std::optional<std::int64_t> sum(const std::string& text, std::size_t& i, std::size_t at, int depth) {
-        std::optional<std::int64_t> left = product(text, i, at, depth);
-        for (skip(text, i); left && i < text.size() && (text[i] == '+' || text[i] == '-'); skip(text, i)) {
-            const char sign = text[i++];
-            const std::optional<std::int64_t> right = product(text, i, at, depth);
-            std::int64_t out = 0;
-            if (!right || (sign == '+' ? __builtin_add_overflow(*left, *right, &out)
-                                       : __builtin_sub_overflow(*left, *right, &out))) {
-                return std::nullopt;
-            }
-            left = out;
-        }
-        return left;
-    }
-    std::optional<std::int64_t> product(const std::string& text, std::size_t& i, std::size_t at, int depth) {
-        std::optional<std::int64_t> left = factor(text, i, at, depth);
-        for (skip(text, i); left && i < text.size() && (text[i] == '*' || text[i] == '/' || text[i] == '%');
-             skip(text, i)) {
-            const char sign = text[i++];
-            const std::optional<std::int64_t> right = factor(text, i, at, depth);
-            std::int64_t out = 0;
-            if (!right || (sign != '*' && (*right == 0 || *right == -1)) ||
-                (sign == '*' && __builtin_mul_overflow(*left, *right, &out))) {
-                return std::nullopt;
-            }
-            left = sign == '*' ? out : sign == '/' ? *left / *right : *left % *right;
-        }
-        return left;
-    }
-    std::optional<std::int64_t> factor(const std::string& text, std::size_t& i, std::size_t at, int depth) {
-        skip(text, i);
-        if (i >= text.size() || depth > kDeepest) {
-            return std::nullopt;
-        }
-        if (text[i] == '-' || text[i] == '+') {
-            const bool minus = text[i++] == '-';
-            const std::optional<std::int64_t> value = factor(text, i, at, depth + 1);
-            return value && minus && *value != INT64_MIN ? std::optional(-*value) : value;
-        }
-        if (text[i] == '(') {
-            const std::optional<std::int64_t> value = choice(text, ++i, at, depth + 1);
-            skip(text, i);
-            if (i >= text.size() || text[i] != ')') {
-                return std::nullopt;
-            }
-            ++i;
-            return value;
+    // The words of the expansion at `i`, which moves behind it.
+    Words expand_at(const std::string& text, std::size_t& i, std::size_t at, std::size_t depth) {
+        if (depth > kDeepest) {
+            fail(at, fmt::format("expansions nest deeper than {} levels", kDeepest));
         }
         const std::size_t start = i;
-        while (i < text.size() && is_name_char(text[i])) {
-            ++i;
+        const bool ticks = text[start] == '`';
+        i = ticks ? std::min(text.find('`', start + 1), text.size() - 1) + 1
+                  : std::max(end_of_expansion(text, start), start + 1);
+        const std::string whole = text.substr(start, i - start);
+        const auto inside = [&](std::size_t open, std::size_t close) {
+            return whole.substr(open, whole.size() > open + close - 1 ? whole.size() - open - close : 0);
+        };
+        if (whole.rfind("$((", 0) == 0) {
+            const std::optional<std::int64_t> value = arithmetic(joined(inside(3, 2), at, depth + 1).text);
+            return value ? Words{{std::to_string(*value), at, ""}} : without_value(whole, whole, at);
         }
-        const std::string word = text.substr(start, i - start);
-        if (word.empty() || word.size() > 18) {
-            return std::nullopt;
+        if (ticks || whole.rfind("$(", 0) == 0) {
+            run_inner(inside(ticks ? 1 : 2, 1), at);
+            return without_value(whole, whole, at);
         }
-        if (std::all_of(word.begin(), word.end(), [](char c) { return c >= '0' && c <= '9'; })) {
-            return std::stoll(word);
+        if (whole.rfind("${", 0) == 0) {
+            return variable_at(whole, inside(2, 1), at, depth);
         }
-        const Variable* variable = find(word);
-        return variable != nullptr && !variable->items.empty() ? arithmetic(variable->items[0], at, depth + 1)
-                                                               : std::nullopt;
+        return whole.size() > 1 ? variable_at(whole, whole.substr(1), at, depth) : Words{{"$", at, ""}};
+    }
+
+    Words expand(const ShellToken& token) {
+        SplitWords words;
+        for (const ShellSegment& segment : token.segments) {
+            const std::string& text = segment.text;
+            if (segment.quote == '\'' || segment.quote == '<' || (segment.quote == '"' && text.empty())) {
+                words.add(text, token.at, segment.quote == '<' ? text : "");
+                continue;
+            }
+            for (std::size_t i = 0; i < text.size();) {
+                if (text[i] != '$' && text[i] != '`') {
+                    words.add(std::string_view(&text[i], 1), token.at, "");
+                    ++i;
+                    continue;
+                }
+                const std::size_t start = i;
+                const Words found = expand_at(text, i, token.at, 0);
+                // An array in the middle of a script for bash -c: its words go on.
+                const bool inside = segment.quote == '"' && (start > 0 || i < text.size());
+                for (std::size_t k = 0; k < found.size(); ++k) {
+                    if (k > 0 && inside) {
+                        words.add(" ", token.at, "");
+                    } else if (k > 0) {
+                        words.next();
+                    }
+                    spend(found[k].text.size(), token.at);
+                    const bool command =
+                        found[k].text[0] == '`' || (found[k].text.rfind("$(", 0) == 0 && found[k].text.back() == ')');
+                    if (segment.quote == '"' || command || (blank_ && !found[k].unset.empty())) {
+                        words.add(found[k].text, token.at, found[k].unset);
+                    } else {
+                        words.split(found[k], token.at);
+                    }
+                }
+            }
+        }
+        words.next();
+        for (const CommandWord& word : words.done) {
+            spend(word.text.size(), token.at);
+        }
+        return std::move(words.done);
+    }
+
+    // The text of a token as one word, without splitting.
+    CommandWord scalar(const ShellToken& token) {
+        CommandWord out{"", token.at, ""};
+        for (const ShellSegment& segment : token.segments) {
+            if (segment.quote == '\'' || segment.quote == '<') {
+                out.text += segment.text;
+                out.unset = out.unset.empty() && segment.quote == '<' ? segment.text : out.unset;
+                continue;
+            }
+            for (std::size_t i = 0; i < segment.text.size();) {
+                if (segment.text[i] == '$' || segment.text[i] == '`') {
+                    join(out, segment.text, i, 0);
+                } else {
+                    out.text += segment.text[i++];
+                }
+            }
+        }
+        return out;
     }
 
     // ---- commands ----
 
     struct Frame {
-        enum class Kind : std::uint8_t { condition, choice } kind = Kind::condition;
+        enum class Of : std::uint8_t { condition, choice } kind = Of::condition;
         bool active = true;
         bool taken = false;
         bool deciding = false;  ///< between `if` and `then`, or between `;;` and `)`
@@ -598,144 +422,156 @@ class Shell {
     [[nodiscard]] bool active() const {
         return std::all_of(frames_.begin(), frames_.end(), [](const Frame& f) { return f.active; });
     }
+    [[nodiscard]] bool choosing() const {
+        return !frames_.empty() && frames_.back().kind == Frame::Of::choice && frames_.back().deciding;
+    }
 
-    // `NAME=`, `NAME+=`, `NAME[3]=`: the length of the name, or 0.
-    static std::size_t assigned_name(const Token& token) {
-        if (token.kind != Token::Kind::word || token.segments.empty() || token.segments[0].quote != 0) {
+    // `NAME=`, `NAME+=`: the length of the name, or 0.
+    static std::size_t assigned_name(const ShellToken& token) {
+        if (token.kind != Kind::word || token.segments.empty() || token.segments[0].quote != 0) {
             return 0;
         }
         const std::string& text = token.segments[0].text;
         std::size_t end = 0;
-        while (end < text.size() && is_name_char(text[end])) {
+        while (end < text.size() && is_shell_name(text[end])) {
             ++end;
         }
         const bool plain = end > 0 && end < text.size() && std::isdigit(static_cast<unsigned char>(text[0])) == 0;
         return plain && (text[end] == '=' || text.compare(end, 2, "+=") == 0) ? end : 0;
     }
 
+    [[nodiscard]] bool is_array(std::size_t i) const {
+        return i + 1 < tokens_.size() && tokens_[i + 1].kind == Kind::open && tokens_[i].segments.size() == 1 &&
+               tokens_[i].segments[0].text.back() == '=';
+    }
+
     // An assignment at token i; gives the token after it.
-    std::size_t assign(std::size_t i) {
-        Token token = tokens_[i++];
+    std::size_t assign(std::size_t i, bool exports) {
+        const bool array = is_array(i);
+        ShellToken token = tokens_[i++];
         const std::size_t length = assigned_name(token);
         std::string& text = token.segments[0].text;
         const std::string name = text.substr(0, length);
         const bool adds = text[length] == '+';
         text.erase(0, length + (adds ? 2 : 1));
+        const Variable* before = adds ? find(name) : nullptr;
         Variable value;
         value.at = token.at;
-        const bool empty = text.empty() && token.segments.size() == 1;
-        if (empty && i < tokens_.size() && tokens_[i].kind == Token::Kind::open) {
-            for (++i; i < tokens_.size() && tokens_[i].kind != Token::Kind::close; ++i) {
-                for (const ShellWord& word :
-                     tokens_[i].kind == Token::Kind::word ? expand(tokens_[i]) : ShellCommand()) {
-                    value.items.push_back(word.text);
-                }
+        if (array) {
+            value.items = before == nullptr ? Words() : before->items;
+            for (++i; i < tokens_.size() && tokens_[i].kind != Kind::close; ++i) {
+                append(value.items, tokens_[i].kind == Kind::word ? expand(tokens_[i]) : Words());
             }
             i = std::min(i + 1, tokens_.size());
         } else {
-            std::string whole;
-            for (const Segment& segment : token.segments) {
-                if (segment.quote == '\'') {
-                    whole += segment.text;
-                    continue;
-                }
-                for (std::size_t k = 0; k < segment.text.size();) {
-                    if (segment.text[k] != '$' && segment.text[k] != '`') {
-                        whole += segment.text[k++];
-                        continue;
-                    }
-                    std::size_t end = 0;
-                    const Found found = expand_at(segment.text, k, end, token.at, 0);
-                    k = end;
-                    for (std::size_t n = 0; n < found.items.size(); ++n) {
-                        spend(found.items[n].size(), token.at);
-                        whole += (n > 0 ? " " : "") + found.items[n];
-                    }
-                    whole += found.items.empty() ? found.unknown : "";
-                    value.unknown = value.unknown.empty() ? found.unknown : value.unknown;
-                }
-            }
-            if (adds) {
-                if (const Variable* before = find(name); before != nullptr && !before->items.empty()) {
-                    whole = before->items[0] + whole;
-                    spend(whole.size(), token.at);
-                }
-            }
-            value.items = {whole};
-            if (whole == value.unknown && !whole.empty() && variables_.contains(name)) {
+            CommandWord whole = scalar(token);
+            if (!whole.unset.empty() && token.segments.size() < 3 && whole.text == token.segments.back().text &&
+                variables_.contains(name)) {
                 return i;  // a variable that only the environment sets leaves the earlier value as it is
             }
-            variables_[name] = std::move(value);
-            return i;
-        }
-        if (adds) {
-            if (const Variable* before = find(name)) {
-                value.items.insert(value.items.begin(), before->items.begin(), before->items.end());
+            if (before != nullptr && !before->items.empty()) {
+                whole.text.insert(0, before->items[0].text);
+                whole.unset = before->items[0].unset.empty() ? whole.unset : before->items[0].unset;
+                spend(whole.text.size(), token.at);
             }
+            value.items = {whole};
+        }
+        if (exports && value.items.size() == 1) {
+            exported_.push_back({name + "=" + value.items[0].text, token.at, value.items[0].unset});
         }
         variables_[name] = std::move(value);
         return i;
     }
 
-    static bool ends(const Token& token) { return token.kind != Token::Kind::word; }
+    // Whether the assignments from i on are all of a command; else they are the environment of the command behind them.
+    [[nodiscard]] bool assigns_alone(std::size_t i) const {
+        while (i < tokens_.size() && assigned_name(tokens_[i]) > 0) {
+            if (is_array(i)) {
+                return true;
+            }
+            ++i;
+        }
+        return i >= tokens_.size() || tokens_[i].kind != Kind::word;
+    }
+
+    // export, declare and the like from i on; gives the end of the command.
+    std::size_t declare(std::size_t i) {
+        const bool exports = tokens_[i].is("export") || tokens_[i].is("set");
+        for (++i; i < tokens_.size() && !tokens_[i].ends();) {
+            if (assigned_name(tokens_[i]) == 0) {
+                const std::string name = tokens_[i].segments.size() == 1 ? tokens_[i].segments[0].text : "";
+                const auto found = variables_.find(name);
+                if (exports && active() && found != variables_.end() && found->second.items.size() == 1) {
+                    const CommandWord& value = found->second.items[0];
+                    exported_.push_back({name + "=" + value.text, tokens_[i].at, value.unset});
+                }
+                ++i;
+            } else {
+                i = active() ? assign(i, exports) : is_array(i) ? past_close(i + 1) : i + 1;
+            }
+        }
+        return i;
+    }
 
     // Reads tokens from i to the end of one simple command, with what keywords before it say.
     std::size_t command(std::size_t i) {
-        if (!frames_.empty() && frames_.back().kind == Frame::Kind::choice && frames_.back().deciding) {
+        if (choosing()) {
             return pattern(i);
         }
-        while (i < tokens_.size() && !ends(tokens_[i])) {
+        while (i < tokens_.size() && !tokens_[i].ends()) {
             const std::size_t after = keyword(i);
             if (after == i) {
                 break;
             }
             i = after;
-            if (!frames_.empty() && frames_.back().kind == Frame::Kind::choice && frames_.back().deciding) {
+            if (choosing()) {
                 return i;
             }
         }
-        ShellCommand words;
+        CommandCall call;
         const bool deciding = !frames_.empty() && frames_.back().deciding;
+        blank_ = deciding;
         const std::size_t start = i;
-        bool only_assignments = true;
-        while (i < tokens_.size() && !ends(tokens_[i])) {
-            const bool array = i + 1 < tokens_.size() && tokens_[i + 1].kind == Token::Kind::open;
-            if (only_assignments && assigned_name(tokens_[i]) > 0) {
-                if (active()) {
-                    i = assign(i);
+        bool command = false;  // a word of the command itself has come
+        std::vector<std::size_t> redirections;
+        while (i < tokens_.size() && !tokens_[i].ends()) {
+            const ShellToken& token = tokens_[i];
+            if (!command && (token.is("$") || token.is("%"))) {
+                ++i;  // the prompt of a shell
+            } else if (!command && assigned_name(token) > 0) {
+                if (!active()) {
+                    i = is_array(i) ? past_close(i + 1) : i + 1;
+                } else if (assigns_alone(i)) {
+                    i = assign(i, false);
                 } else {
-                    i = array ? past_close(i + 1) : i + 1;
+                    call.environment.push_back(scalar(token));
+                    ++i;
                 }
-                continue;
-            }
-            const bool declares = tokens_[i].is("export") || tokens_[i].is("declare") || tokens_[i].is("local") ||
-                                  tokens_[i].is("readonly") || tokens_[i].is("typeset");
-            const bool option =
-                i > start && only_assignments && tokens_[i].segments[0].text.rfind('-', 0) == 0 &&
-                (tokens_[i].is("-a") || tokens_[i].is("-x") || tokens_[i].is("-r") || tokens_[i].is("-i"));
-            if (only_assignments && (declares || option)) {
-                ++i;
-                continue;
-            }
-            only_assignments = false;
-            if (active() || deciding) {
-                append(words, expand(tokens_[i]));
-            }
-            ++i;
-        }
-        if (deciding) {
-            decide(words, start);
-        } else if (active() && !words.empty()) {
-            // A line that starts with a flag goes on with the command before it, whose backslash somebody forgot.
-            if (words[0].text.rfind("--", 0) == 0 && !out_.commands.empty() && joint_ == Token::Kind::end) {
-                append(out_.commands.back(), std::move(words));
+            } else if (!command && (token.is("export") || token.is("declare") || token.is("local") || token.is("set") ||
+                                    token.is("readonly") || token.is("typeset"))) {
+                i = declare(i);
+            } else if (token.kind != Kind::word) {
+                redirections.push_back(i++);
             } else {
-                out_.commands.push_back(std::move(words));
+                command = true;
+                if (active() || deciding) {
+                    append(call.words, expand(token));
+                }
+                ++i;
+            }
+        }
+        blank_ = false;
+        if (deciding) {
+            decide(call.words, start);
+        } else if (active()) {
+            write_files(redirections, call.words);
+            if (!call.words.empty()) {
+                add(std::move(call));
             }
         }
         if (i < tokens_.size()) {
             joint_ = tokens_[i].kind;
-            if (joint_ == Token::Kind::next_case && !frames_.empty() && frames_.back().kind == Frame::Kind::choice) {
+            if (joint_ == Kind::next_case && !frames_.empty() && frames_.back().kind == Frame::Of::choice) {
                 frames_.back().deciding = true;
                 frames_.back().active = false;
                 frames_.back().outcome = false;
@@ -745,44 +581,107 @@ class Shell {
         return i;
     }
 
-    std::size_t past_close(std::size_t i) const {
-        while (i < tokens_.size() && tokens_[i].kind != Token::Kind::close) {
+    // Text of here-documents, to the file of a redirection or to that of tee, also behind a pipe.
+    void write_files(const std::vector<std::size_t>& redirections, const Words& words) {
+        std::string file = words.size() > 1 ? words.back().text : "";
+        const std::optional<std::string> piped = std::exchange(piped_, std::nullopt);
+        if (joint_ == Kind::pipe && piped) {
+            out_.files[file] = *piped;
+        }
+        for (const std::size_t i : redirections) {
+            file = tokens_[i].kind == Kind::redirect ? scalar(tokens_[i]).text : file;
+        }
+        for (const std::size_t i : redirections) {
+            if (tokens_[i].kind == Kind::here) {
+                piped_ = scalar(tokens_[i]).text;
+                out_.files[file] = *piped_;
+            }
+        }
+    }
+
+    void add(CommandCall call) {
+        Words& words = call.words;
+        // A line that starts with a flag goes on with the command before it, whose backslash somebody forgot.
+        if (words[0].text.rfind("--", 0) == 0 && !out_.commands.empty() && joint_ == Kind::end) {
+            append(out_.commands.back().words, std::move(words));
+            return;
+        }
+        std::string script;
+        const std::size_t before = script_in(words);
+        const std::size_t at = words[before].at;
+        if (before > 0) {
+            script = words[before].text;
+        } else if (words[0].text == "eval") {
+            for (std::size_t i = 1; i < words.size(); ++i) {
+                script += (i > 1 ? " " : "") + words[i].text;
+            }
+        }
+        if (script.empty() || scripts_ == kDeepestScript) {
+            call.environment.insert(call.environment.begin(), exported_.begin(), exported_.end());
+            out_.commands.push_back(std::move(call));
+            return;
+        }
+        const std::size_t first = out_.commands.size();
+        run_inner(script, at);
+        words.resize(before > 2 ? before - 2 : 0);  // without the shell and its option
+        for (std::size_t i = first; i < out_.commands.size(); ++i) {
+            CommandCall& inner = out_.commands[i];
+            for (const Words* more : {&words, &call.environment}) {
+                for (const CommandWord& word : *more) {
+                    spend(word.text.size(), at);
+                }
+            }
+            inner.outer.insert(inner.outer.begin(), words.begin(), words.end());
+            inner.environment.insert(inner.environment.begin(), call.environment.begin(), call.environment.end());
+        }
+    }
+
+    [[nodiscard]] std::size_t past_close(std::size_t i) const {
+        while (i < tokens_.size() && tokens_[i].kind != Kind::close) {
             ++i;
         }
         return std::min(i + 1, tokens_.size());
     }
 
+    // Whether the end of a condition or choice comes behind i: prose may start with the same words.
+    [[nodiscard]] bool is_closed(std::size_t i, const char* end) const {
+        return std::any_of(tokens_.begin() + static_cast<std::ptrdiff_t>(i), tokens_.end(),
+                           [&](const ShellToken& token) { return token.is(end); });
+    }
+
+    void open_frame(std::size_t at, Frame frame) {
+        if (frames_.size() > kDeepest) {
+            fail(at, fmt::format("conditions nest deeper than {} levels", kDeepest));
+        }
+        frames_.push_back(std::move(frame));
+    }
+
     // The token after a keyword at i, or i itself.
     std::size_t keyword(std::size_t i) {
-        const Token& token = tokens_[i];
-        for (const char* plain : {"do", "done", "while", "until", "time", "{", "}", "eval", "exec", "!", "function"}) {
+        const ShellToken& token = tokens_[i];
+        for (const char* plain : {"do", "done", "while", "until", "time", "{", "}", "exec", "!", "function"}) {
             if (token.is(plain)) {
                 return i + 1;
             }
         }
-        if (token.is("if")) {
-            if (frames_.size() > kDeepest) {
-                fail(token.at, fmt::format("conditions nest deeper than {} levels", kDeepest));
-            }
-            frames_.push_back({Frame::Kind::condition, active(), false, true, false, ""});
-            joint_ = Token::Kind::end;
+        if (token.is("if") && is_closed(i, "fi")) {
+            open_frame(token.at, {Frame::Of::condition, active(), false, true, false, ""});
+            joint_ = Kind::end;
             return i + 1;
         }
-        if (token.is("case")) {
-            if (frames_.size() > kDeepest) {
-                fail(token.at, fmt::format("conditions nest deeper than {} levels", kDeepest));
-            }
-            const bool word = i + 1 < tokens_.size() && tokens_[i + 1].kind == Token::Kind::word;
-            const ShellCommand subject = word ? expand(tokens_[i + 1]) : ShellCommand();
-            frames_.push_back({Frame::Kind::choice, false, false, true, false, subject.empty() ? "" : subject[0].text});
-            for (i += 2; i < tokens_.size() && (tokens_[i].is("in") || tokens_[i].kind == Token::Kind::end); ++i) {
+        if (token.is("case") && is_closed(i, "esac")) {
+            const bool word = i + 1 < tokens_.size() && tokens_[i + 1].kind == Kind::word;
+            const Words subject = word ? expand(tokens_[i + 1]) : Words();
+            open_frame(token.at,
+                       {Frame::Of::choice, false, false, true, false, subject.empty() ? "" : subject[0].text});
+            for (i += 2; i < tokens_.size() && (tokens_[i].is("in") || tokens_[i].kind == Kind::end); ++i) {
             }
             return std::min(i, tokens_.size());
         }
         if (token.is("for")) {
             return loop(i);
         }
-        if (frames_.empty() || frames_.back().kind != Frame::Kind::condition) {
+        if (frames_.empty() || frames_.back().kind != Frame::Of::condition) {
             const bool closes = !frames_.empty() && token.is("esac");
             if (closes) {
                 frames_.pop_back();
@@ -798,7 +697,7 @@ class Shell {
             frame.active = true;  // for its condition
             frame.deciding = true;
             frame.outcome = false;
-            joint_ = Token::Kind::end;
+            joint_ = Kind::end;
         } else if (token.is("else")) {
             frame.active = !frame.taken;
         } else if (token.is("fi")) {
@@ -811,16 +710,22 @@ class Shell {
 
     // `for NAME in first ...`: the body is read once, with the first of them.
     std::size_t loop(std::size_t i) {
-        const Token* name = i + 1 < tokens_.size() ? &tokens_[i + 1] : nullptr;
-        const bool listed = i + 3 < tokens_.size() && tokens_[i + 2].is("in") && !ends(tokens_[i + 3]);
-        if (name != nullptr && !ends(*name) && listed && active()) {
-            const ShellCommand first = expand(tokens_[i + 3]);
-            if (!first.empty()) {
-                variables_[name->segments[0].text] = {{first[0].text}, name->at, first[0].unknown, true};
-            }
+        const bool listed = i + 3 < tokens_.size() && tokens_[i + 1].kind == Kind::word && tokens_[i + 2].is("in") &&
+                            !tokens_[i + 3].ends();
+        if (!listed) {
+            return i + 3 < tokens_.size() && tokens_[i + 1].kind == Kind::open ? past_close(i) : i;
         }
-        while (i < tokens_.size() && !ends(tokens_[i])) {
-            ++i;
+        const ShellToken& name = tokens_[i + 1];
+        Words words;
+        for (i += 3; i < tokens_.size() && !tokens_[i].ends(); ++i) {
+            append(words, active() ? expand(tokens_[i]) : Words());
+        }
+        if (!words.empty()) {
+            variables_[name.segments[0].text] = {{words[0]}, name.at, true};
+            if (words[0].unset.empty()) {
+                out_.loops.push_back(fmt::format("{}={}, the first of {} in a loop", name.segments[0].text,
+                                                 words[0].text, words.size()));
+            }
         }
         return i;
     }
@@ -828,17 +733,17 @@ class Shell {
     // One pattern of a case, or its `esac`.
     std::size_t pattern(std::size_t i) {
         Frame& frame = frames_.back();
-        if (tokens_[i].kind == Token::Kind::word) {
+        if (tokens_[i].kind == Kind::word) {
             if (tokens_[i].is("esac")) {
                 frames_.pop_back();
                 return i + 1;
             }
-            const ShellCommand words = expand(tokens_[i]);
+            const Words words = expand(tokens_[i]);
             const std::string text = words.empty() ? "" : words[0].text;
             const bool open = !text.empty() && text.back() == '*';
             frame.outcome = frame.outcome || text == frame.subject ||
                             (open && frame.subject.rfind(text.substr(0, text.size() - 1), 0) == 0);
-        } else if (tokens_[i].kind == Token::Kind::close) {
+        } else if (tokens_[i].kind == Kind::close) {
             frame.active = frame.outcome && !frame.taken;
             frame.taken = frame.taken || frame.active;
             frame.deciding = false;
@@ -846,14 +751,14 @@ class Shell {
         return i + 1;
     }
 
-    // One simple command of a condition: a test, of which only comparisons are understood.
-    void decide(const ShellCommand& words, std::size_t token) {
+    // One simple command of a condition.
+    void decide(const Words& words, std::size_t token) {
         Frame& frame = frames_.back();
         std::vector<std::string> parts;
         bool known = true;
-        for (const ShellWord& word : words) {
-            parts.push_back(word.text == word.unknown ? "" : word.text);
-            known = known && word.unknown.empty();
+        for (const CommandWord& word : words) {
+            parts.push_back(word.text);
+            known = known && word.unset.empty();
         }
         if (parts.empty()) {
             return;
@@ -874,64 +779,64 @@ class Shell {
         } else {
             holds = *holds != negated;
         }
-        frame.outcome = joint_ == Token::Kind::both     ? frame.outcome && *holds
-                        : joint_ == Token::Kind::either ? frame.outcome || *holds
-                                                        : *holds;
-    }
-
-    static std::optional<bool> outcome_of(const std::vector<std::string>& parts, bool known) {
-        if (parts.size() == 2 && (parts[0] == "-n" || parts[0] == "-z")) {
-            return parts[1].empty() == (parts[0] == "-z");
-        }
-        if (parts.size() == 1 && (parts[0] == "-n" || parts[0] == "-z")) {
-            return parts[0] == "-z";  // an empty word without quotes leaves nothing
-        }
-        if (parts.size() == 1 && known && (parts[0] == "true" || parts[0] == "false")) {
-            return parts[0] == "true";
-        }
-        if (parts.size() != 3) {
-            return std::nullopt;
-        }
-        const std::string& how = parts[1];
-        if (how == "=" || how == "==") {
-            return parts[0] == parts[2];
-        }
-        if (how == "!=") {
-            return parts[0] != parts[2];
-        }
-        const auto number = [](const std::string& text) -> std::optional<long> {
-            const bool digits = !text.empty() && text.size() < 18 &&
-                                std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
-            return digits ? std::optional(std::stol(text)) : std::nullopt;
-        };
-        const auto left = number(parts[0]);
-        const auto right = number(parts[2]);
-        if (!left || !right) {
-            return std::nullopt;
-        }
-        return how == "-eq" || how == "-ne" ? std::optional((*left == *right) == (how == "-eq"))
-               : how == "-gt"               ? std::optional(*left > *right)
-               : how == "-ge"               ? std::optional(*left >= *right)
-               : how == "-lt"               ? std::optional(*left < *right)
-               : how == "-le"               ? std::optional(*left <= *right)
-                                            : std::nullopt;
+        frame.outcome = joint_ == Kind::both     ? frame.outcome && *holds
+                        : joint_ == Kind::either ? frame.outcome || *holds
+                                                 : *holds;
     }
 
     const std::string& text_;
     const std::string& name_;
-    std::vector<Token> tokens_;
+    std::vector<ShellToken> tokens_;
     std::map<std::string, Variable> variables_;
+    Words exported_;
     std::vector<Frame> frames_;
-    Token::Kind joint_ = Token::Kind::end;
+    Kind joint_ = Kind::end;
+    std::optional<std::string> piped_;  ///< text of a here-document that the command before the pipe had
+    bool blank_ = false;                ///< in tests, where a variable without a value is an empty word
+    std::optional<std::size_t> inner_;  ///< where the script stands that is read inside of a command
+    std::size_t scripts_ = 0;           ///< how deep it is in others
     std::size_t spent_ = 0;
-    ShellScript out_;
+    CommandList out_;
 };
+
+// Of a page in Markdown its blocks of shell commands; blanks stand for the rest, so that places are those of the page.
+std::string without_prose(const std::string& text) {
+    std::string out = text;
+    bool fenced = false;
+    bool kept = false;
+    bool page = false;
+    for (std::size_t start = 0; start < text.size();) {
+        const std::size_t end = std::min(text.find('\n', start), text.size());
+        const std::size_t first = std::min(text.find_first_not_of(" \t", start), end);
+        const bool fence = text.compare(first, 3, "```") == 0;
+        if (fence) {
+            const std::string language = text.substr(first + 3, text.find_first_of(" \t\r\n{", first + 3) - first - 3);
+            fenced = !fenced;
+            page = true;
+            kept = fenced && (language.empty() || language == "bash" || language == "sh" || language == "shell" ||
+                              language == "console" || language == "zsh");
+        }
+        if (fence || !kept) {
+            std::fill(out.begin() + static_cast<std::ptrdiff_t>(start), out.begin() + static_cast<std::ptrdiff_t>(end),
+                      ' ');
+        }
+        start = end + 1;
+    }
+    return page ? out : text;
+}
 
 }  // namespace
 
-ShellScript read_shell_script(const std::string& text, const std::string& name,
-                              const std::map<std::string, std::string>& given) {
-    return Shell(text, name, given).run();
+CommandList read_shell(const std::string& text, const std::string& name,
+                       const std::map<std::string, std::string>& given) {
+    return Shell(without_prose(text), name, given).run();
+}
+
+std::vector<CommandWord> split_words(const CommandWord& text) {
+    SplitWords words;
+    words.split(text, text.at);
+    words.next();
+    return std::move(words.done);
 }
 
 }  // namespace orrery::imports
