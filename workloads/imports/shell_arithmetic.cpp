@@ -81,8 +81,7 @@ class Arithmetic {
     }
     std::optional<std::int64_t> product(int depth) {
         std::optional<std::int64_t> left = factor(depth);
-        for (skip(); left && i_ < text_.size() && (text_[i_] == '*' || text_[i_] == '/' || text_[i_] == '%');
-             skip()) {
+        for (skip(); left && i_ < text_.size() && (text_[i_] == '*' || text_[i_] == '/' || text_[i_] == '%'); skip()) {
             const char sign = text_[i_++];
             const std::optional<std::int64_t> right = factor(depth);
             std::int64_t out = 0;

@@ -34,8 +34,7 @@ struct ShellToken {
 [[nodiscard]] std::size_t end_of_expansion(const std::string& text, std::size_t i);
 
 /// The tokens of a script, the last of which is an end. Words of #SBATCH lines go to `directives`; `fail` throws what is wrong at a place.
-[[nodiscard]] std::vector<ShellToken> shell_tokens(
-    const std::string& text, std::vector<CommandWord>& directives,
-    const std::function<void(std::size_t, const std::string&)>& fail);
+[[nodiscard]] std::vector<ShellToken> shell_tokens(const std::string& text, std::vector<CommandWord>& directives,
+                                                   const std::function<void(std::size_t, const std::string&)>& fail);
 
 }  // namespace orrery::imports

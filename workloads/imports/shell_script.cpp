@@ -2,8 +2,7 @@
 
 #include "sim/base/error.hpp"
 #include "workloads/imports/importer.hpp"
-#include "workloads/imports/shell_arithmetic.hpp"
-#include "workloads/imports/shell_lexer.hpp"
+#include "workloads/imports/shell_expansion.hpp"
 
 #include <fmt/format.h>
 
@@ -19,84 +18,12 @@ namespace {
 using Kind = ShellToken::Kind;
 using Words = std::vector<CommandWord>;
 
-constexpr std::size_t kMostExpanded = 1U << 24U;  // bytes of all words together: variables may hold others many times
-constexpr std::size_t kDeepest = 64;              // expansions and conditions inside each other
-constexpr std::size_t kDeepestScript = 8;         // scripts inside of commands inside of each other
+constexpr std::size_t kDeepestCondition = 64;  // conditions inside each other
+constexpr std::size_t kDeepestScript = 8;      // scripts inside of commands inside of each other
 
 void append(Words& to, Words words) {
     to.insert(to.end(), std::make_move_iterator(words.begin()), std::make_move_iterator(words.end()));
 }
-
-// The first variable without a value in a piece of a text that has some, which stand in it as written.
-std::string unset_in(const std::string& piece, const std::string& unset) {
-    if (unset.empty() || piece.find(unset) != std::string::npos) {
-        return unset;
-    }
-    const std::size_t at = piece.find('$');
-    if (at == std::string::npos) {
-        return "";
-    }
-    std::string name = piece.substr(at + 1, end_of_expansion(piece, at) - at - 1);
-    std::erase_if(name, [](char c) { return c == '{' || c == '}'; });
-    return name;
-}
-
-// Words as they come out of one word: expansions outside of quotes are split at spaces, unless quotes inside them hold them together.
-struct SplitWords {
-    Words done;
-    CommandWord now;
-    bool any = false;
-
-    void add(std::string_view text, std::size_t at, const std::string& unset) {
-        now.text += text;
-        now.at = at;
-        any = true;
-        now.unset = now.unset.empty() ? unset : now.unset;
-    }
-    void next() {
-        if (any && now.text != "\\") {
-            done.push_back(now);
-        }
-        now = CommandWord();
-        any = false;
-    }
-    // A quote inside of a word is part of it: JSON has them.
-    void split(const CommandWord& from, std::size_t at) {
-        const std::string& text = from.text;
-        std::string piece;
-        bool started = false;
-        char quote = 0;
-        const auto flush = [&] {
-            if (started) {
-                add(piece, at, unset_in(piece, from.unset));
-            }
-            piece.clear();
-            started = false;
-        };
-        for (std::size_t i = 0; i < text.size(); ++i) {
-            const char c = text[i];
-            const bool opens = quote == 0 && (c == '"' || c == '\'') && text.find(c, i + 1) != std::string::npos &&
-                               (piece.empty() ? now.text.empty() : piece.back() == '=');
-            if (quote != 0 ? c == quote : opens) {
-                quote = quote != 0 ? '\0' : c;
-                started = true;
-            } else if (quote == 0 && is_shell_space(c)) {
-                flush();
-                next();
-            } else {
-                piece += c;
-                started = true;
-            }
-        }
-        flush();
-    }
-};
-
-struct Variable {
-    Words items;
-    std::size_t at = 0;
-    bool used = false;
-};
 
 // What a test says of words, of which only comparisons are understood.
 std::optional<bool> outcome_of(const std::vector<std::string>& parts, bool known) {
@@ -153,15 +80,18 @@ std::size_t script_in(const Words& words) {
 class Shell {
   public:
     Shell(const std::string& text, const std::string& name, const std::map<std::string, std::string>& given)
-        : text_(text), name_(name) {
+        : text_(text),
+          name_(name),
+          words_([this](std::size_t at, const std::string& problem) { fail(at, problem); },
+                 [this](std::size_t at, const std::string& script) { run_inner(script, at); }) {
         for (const auto& [variable, value] : given) {
-            variables_[variable] = {{{value, 0, ""}}, 0, true};
+            words_.variables[variable] = {{{value, 0, ""}}, 0, true};
         }
     }
 
     CommandList run() {
         run_text(text_);
-        for (const auto& [name, variable] : variables_) {
+        for (const auto& [name, variable] : words_.variables) {
             for (const CommandWord& item : variable.items) {
                 if (!variable.used && item.text.find("--") != std::string::npos) {
                     append(out_.unused, split_words({item.text, variable.at, item.unset}));
@@ -198,217 +128,16 @@ class Shell {
         auto tokens = std::exchange(tokens_, {});
         auto frames = std::exchange(frames_, {});
         const Kind joint = std::exchange(joint_, Kind::end);
-        const bool blank = std::exchange(blank_, false);
+        const bool blank = std::exchange(words_.blank, false);
         const std::optional<std::size_t> inner = std::exchange(inner_, at);
         run_text(text);
         inner_ = inner;
-        blank_ = blank;
+        words_.blank = blank;
         joint_ = joint;
         frames_ = std::move(frames);
         tokens_ = std::move(tokens);
         --scripts_;
     }
-
-    void spend(std::size_t bytes, std::size_t at) {
-        spent_ += bytes;
-        if (spent_ > kMostExpanded) {
-            fail(at, fmt::format("the variables of the script expand to more than {} MiB", kMostExpanded >> 20U));
-        }
-    }
-
-    // ---- expansion ----
-
-    // What a variable holds; null where the script does not set it.
-    Variable* find(const std::string& name) {
-        const auto found = variables_.find(name);
-        if (found == variables_.end()) {
-            return nullptr;
-        }
-        found->second.used = true;
-        return &found->second;
-    }
-
-    std::optional<std::int64_t> arithmetic(const std::string& text) {
-        return shell_arithmetic(text, [&](const std::string& name) -> const std::string* {
-            const Variable* variable = find(name);
-            return variable == nullptr || variable->items.empty() ? nullptr : &variable->items[0].text;
-        });
-    }
-
-    [[nodiscard]] Words without_value(const std::string& written, const std::string& name, std::size_t at) const {
-        return {{blank_ ? "" : written, at, name}};
-    }
-
-    // What stands behind a `$`, in braces or without; several words for ${NAME[@]}.
-    Words variable_at(const std::string& written, const std::string& inside, std::size_t at, std::size_t depth) {
-        const bool length = inside.size() > 1 && inside[0] == '#';
-        std::size_t end = length ? 1 : 0;
-        const std::size_t start = end;
-        while (end < inside.size() && is_shell_name(inside[end])) {
-            ++end;
-        }
-        const std::string name = inside.substr(start, end - start);
-        std::string rest = inside.substr(end);
-        std::string index;
-        if (!rest.empty() && rest[0] == '[') {
-            const std::size_t close = std::min(rest.find(']'), rest.size() - 1);
-            index = rest.substr(1, close - 1);
-            rest.erase(0, close + 1);
-        }
-        if (name.empty()) {
-            return without_value(written, inside, at);
-        }
-        const Variable* variable = find(name);
-        if (length) {
-            return {{std::to_string(variable == nullptr ? 0 : variable->items.size()), at, ""}};
-        }
-        const bool colon = !rest.empty() && rest[0] == ':';
-        const char how = rest.size() > (colon ? 1U : 0U) ? rest[colon ? 1 : 0] : '\0';
-        const bool set =
-            variable != nullptr && (!colon || (!variable->items.empty() && !variable->items[0].text.empty()));
-        const auto value = [&]() -> Words {
-            if (variable == nullptr) {
-                return without_value(written, name, at);
-            }
-            if (index == "@" || index == "*" || index.empty()) {
-                const bool all = !index.empty() || variable->items.empty();
-                return all ? variable->items : Words{variable->items[0]};
-            }
-            const std::optional<std::int64_t> number = arithmetic(joined(index, at, depth + 1).text);
-            const bool within = number && *number >= 0 && static_cast<std::size_t>(*number) < variable->items.size();
-            return within ? Words{variable->items[static_cast<std::size_t>(*number)]}
-                          : without_value(written, name, at);
-        };
-        if (how == '-' || how == '=') {
-            if (set) {
-                return value();
-            }
-            CommandWord other = joined(rest.substr(colon ? 2 : 1), at, depth + 1);
-            if (how == '=') {
-                variables_[name] = {{other}, at, true};
-            }
-            return {other};
-        }
-        if (how == '+') {
-            return set ? Words{joined(rest.substr(colon ? 2 : 1), at, depth + 1)} : Words();
-        }
-        return value();
-    }
-
-    // Adds what expands at `i` to a text, several words with spaces between them, and moves `i` behind it.
-    void join(CommandWord& out, const std::string& text, std::size_t& i, std::size_t depth) {
-        const Words found = expand_at(text, i, out.at, depth);
-        for (std::size_t k = 0; k < found.size(); ++k) {
-            spend(found[k].text.size(), out.at);
-            out.text += (k > 0 ? " " : "") + found[k].text;
-            out.unset = out.unset.empty() ? found[k].unset : out.unset;
-        }
-    }
-
-    // A text with its expansions, as one word; quotes are taken off.
-    CommandWord joined(const std::string& text, std::size_t at, std::size_t depth) {
-        CommandWord out{"", at, ""};
-        for (std::size_t i = 0; i < text.size();) {
-            if (text[i] == '$' || text[i] == '`') {
-                join(out, text, i, depth);
-            } else {
-                out.text += text[i] == '"' || text[i] == '\'' ? "" : std::string(1, text[i]);
-                ++i;
-            }
-        }
-        return out;
-    }
-
-    // The words of the expansion at `i`, which moves behind it.
-    Words expand_at(const std::string& text, std::size_t& i, std::size_t at, std::size_t depth) {
-        if (depth > kDeepest) {
-            fail(at, fmt::format("expansions nest deeper than {} levels", kDeepest));
-        }
-        const std::size_t start = i;
-        const bool ticks = text[start] == '`';
-        i = ticks ? std::min(text.find('`', start + 1), text.size() - 1) + 1
-                  : std::max(end_of_expansion(text, start), start + 1);
-        const std::string whole = text.substr(start, i - start);
-        const auto inside = [&](std::size_t open, std::size_t close) {
-            return whole.substr(open, whole.size() > open + close - 1 ? whole.size() - open - close : 0);
-        };
-        if (whole.rfind("$((", 0) == 0) {
-            const std::optional<std::int64_t> value = arithmetic(joined(inside(3, 2), at, depth + 1).text);
-            return value ? Words{{std::to_string(*value), at, ""}} : without_value(whole, whole, at);
-        }
-        if (ticks || whole.rfind("$(", 0) == 0) {
-            run_inner(inside(ticks ? 1 : 2, 1), at);
-            return without_value(whole, whole, at);
-        }
-        if (whole.rfind("${", 0) == 0) {
-            return variable_at(whole, inside(2, 1), at, depth);
-        }
-        return whole.size() > 1 ? variable_at(whole, whole.substr(1), at, depth) : Words{{"$", at, ""}};
-    }
-
-    Words expand(const ShellToken& token) {
-        SplitWords words;
-        for (const ShellSegment& segment : token.segments) {
-            const std::string& text = segment.text;
-            if (segment.quote == '\'' || segment.quote == '<' || (segment.quote == '"' && text.empty())) {
-                words.add(text, token.at, segment.quote == '<' ? text : "");
-                continue;
-            }
-            for (std::size_t i = 0; i < text.size();) {
-                if (text[i] != '$' && text[i] != '`') {
-                    words.add(std::string_view(&text[i], 1), token.at, "");
-                    ++i;
-                    continue;
-                }
-                const std::size_t start = i;
-                const Words found = expand_at(text, i, token.at, 0);
-                // An array in the middle of a script for bash -c: its words go on.
-                const bool inside = segment.quote == '"' && (start > 0 || i < text.size());
-                for (std::size_t k = 0; k < found.size(); ++k) {
-                    if (k > 0 && inside) {
-                        words.add(" ", token.at, "");
-                    } else if (k > 0) {
-                        words.next();
-                    }
-                    spend(found[k].text.size(), token.at);
-                    const bool command =
-                        found[k].text[0] == '`' || (found[k].text.rfind("$(", 0) == 0 && found[k].text.back() == ')');
-                    if (segment.quote == '"' || command || (blank_ && !found[k].unset.empty())) {
-                        words.add(found[k].text, token.at, found[k].unset);
-                    } else {
-                        words.split(found[k], token.at);
-                    }
-                }
-            }
-        }
-        words.next();
-        for (const CommandWord& word : words.done) {
-            spend(word.text.size(), token.at);
-        }
-        return std::move(words.done);
-    }
-
-    // The text of a token as one word, without splitting.
-    CommandWord scalar(const ShellToken& token) {
-        CommandWord out{"", token.at, ""};
-        for (const ShellSegment& segment : token.segments) {
-            if (segment.quote == '\'' || segment.quote == '<') {
-                out.text += segment.text;
-                out.unset = out.unset.empty() && segment.quote == '<' ? segment.text : out.unset;
-                continue;
-            }
-            for (std::size_t i = 0; i < segment.text.size();) {
-                if (segment.text[i] == '$' || segment.text[i] == '`') {
-                    join(out, segment.text, i, 0);
-                } else {
-                    out.text += segment.text[i++];
-                }
-            }
-        }
-        return out;
-    }
-
-    // ---- commands ----
 
     struct Frame {
         enum class Of : std::uint8_t { condition, choice } kind = Of::condition;
@@ -454,32 +183,32 @@ class Shell {
         const std::string name = text.substr(0, length);
         const bool adds = text[length] == '+';
         text.erase(0, length + (adds ? 2 : 1));
-        const Variable* before = adds ? find(name) : nullptr;
-        Variable value;
+        const ShellVariable* before = adds ? words_.find(name) : nullptr;
+        ShellVariable value;
         value.at = token.at;
         if (array) {
             value.items = before == nullptr ? Words() : before->items;
             for (++i; i < tokens_.size() && tokens_[i].kind != Kind::close; ++i) {
-                append(value.items, tokens_[i].kind == Kind::word ? expand(tokens_[i]) : Words());
+                append(value.items, tokens_[i].kind == Kind::word ? words_.expand(tokens_[i]) : Words());
             }
             i = std::min(i + 1, tokens_.size());
         } else {
-            CommandWord whole = scalar(token);
+            CommandWord whole = words_.scalar(token);
             if (!whole.unset.empty() && token.segments.size() < 3 && whole.text == token.segments.back().text &&
-                variables_.contains(name)) {
+                words_.variables.contains(name)) {
                 return i;  // a variable that only the environment sets leaves the earlier value as it is
             }
             if (before != nullptr && !before->items.empty()) {
                 whole.text.insert(0, before->items[0].text);
                 whole.unset = before->items[0].unset.empty() ? whole.unset : before->items[0].unset;
-                spend(whole.text.size(), token.at);
+                words_.spend(whole.text.size(), token.at);
             }
             value.items = {whole};
         }
         if (exports && value.items.size() == 1) {
             exported_.push_back({name + "=" + value.items[0].text, token.at, value.items[0].unset});
         }
-        variables_[name] = std::move(value);
+        words_.variables[name] = std::move(value);
         return i;
     }
 
@@ -500,8 +229,8 @@ class Shell {
         for (++i; i < tokens_.size() && !tokens_[i].ends();) {
             if (assigned_name(tokens_[i]) == 0) {
                 const std::string name = tokens_[i].segments.size() == 1 ? tokens_[i].segments[0].text : "";
-                const auto found = variables_.find(name);
-                if (exports && active() && found != variables_.end() && found->second.items.size() == 1) {
+                const auto found = words_.variables.find(name);
+                if (exports && active() && found != words_.variables.end() && found->second.items.size() == 1) {
                     const CommandWord& value = found->second.items[0];
                     exported_.push_back({name + "=" + value.text, tokens_[i].at, value.unset});
                 }
@@ -530,7 +259,7 @@ class Shell {
         }
         CommandCall call;
         const bool deciding = !frames_.empty() && frames_.back().deciding;
-        blank_ = deciding;
+        words_.blank = deciding;
         const std::size_t start = i;
         bool command = false;  // a word of the command itself has come
         std::vector<std::size_t> redirections;
@@ -544,7 +273,7 @@ class Shell {
                 } else if (assigns_alone(i)) {
                     i = assign(i, false);
                 } else {
-                    call.environment.push_back(scalar(token));
+                    call.environment.push_back(words_.scalar(token));
                     ++i;
                 }
             } else if (!command && (token.is("export") || token.is("declare") || token.is("local") || token.is("set") ||
@@ -555,12 +284,12 @@ class Shell {
             } else {
                 command = true;
                 if (active() || deciding) {
-                    append(call.words, expand(token));
+                    append(call.words, words_.expand(token));
                 }
                 ++i;
             }
         }
-        blank_ = false;
+        words_.blank = false;
         if (deciding) {
             decide(call.words, start);
         } else if (active()) {
@@ -589,11 +318,11 @@ class Shell {
             out_.files[file] = *piped;
         }
         for (const std::size_t i : redirections) {
-            file = tokens_[i].kind == Kind::redirect ? scalar(tokens_[i]).text : file;
+            file = tokens_[i].kind == Kind::redirect ? words_.scalar(tokens_[i]).text : file;
         }
         for (const std::size_t i : redirections) {
             if (tokens_[i].kind == Kind::here) {
-                piped_ = scalar(tokens_[i]).text;
+                piped_ = words_.scalar(tokens_[i]).text;
                 out_.files[file] = *piped_;
             }
         }
@@ -628,7 +357,7 @@ class Shell {
             CommandCall& inner = out_.commands[i];
             for (const Words* more : {&words, &call.environment}) {
                 for (const CommandWord& word : *more) {
-                    spend(word.text.size(), at);
+                    words_.spend(word.text.size(), at);
                 }
             }
             inner.outer.insert(inner.outer.begin(), words.begin(), words.end());
@@ -650,8 +379,8 @@ class Shell {
     }
 
     void open_frame(std::size_t at, Frame frame) {
-        if (frames_.size() > kDeepest) {
-            fail(at, fmt::format("conditions nest deeper than {} levels", kDeepest));
+        if (frames_.size() > kDeepestCondition) {
+            fail(at, fmt::format("conditions nest deeper than {} levels", kDeepestCondition));
         }
         frames_.push_back(std::move(frame));
     }
@@ -671,7 +400,7 @@ class Shell {
         }
         if (token.is("case") && is_closed(i, "esac")) {
             const bool word = i + 1 < tokens_.size() && tokens_[i + 1].kind == Kind::word;
-            const Words subject = word ? expand(tokens_[i + 1]) : Words();
+            const Words subject = word ? words_.expand(tokens_[i + 1]) : Words();
             open_frame(token.at,
                        {Frame::Of::choice, false, false, true, false, subject.empty() ? "" : subject[0].text});
             for (i += 2; i < tokens_.size() && (tokens_[i].is("in") || tokens_[i].kind == Kind::end); ++i) {
@@ -718,10 +447,10 @@ class Shell {
         const ShellToken& name = tokens_[i + 1];
         Words words;
         for (i += 3; i < tokens_.size() && !tokens_[i].ends(); ++i) {
-            append(words, active() ? expand(tokens_[i]) : Words());
+            append(words, active() ? words_.expand(tokens_[i]) : Words());
         }
         if (!words.empty()) {
-            variables_[name.segments[0].text] = {{words[0]}, name.at, true};
+            words_.variables[name.segments[0].text] = {{words[0]}, name.at, true};
             if (words[0].unset.empty()) {
                 out_.loops.push_back(fmt::format("{}={}, the first of {} in a loop", name.segments[0].text,
                                                  words[0].text, words.size()));
@@ -738,7 +467,7 @@ class Shell {
                 frames_.pop_back();
                 return i + 1;
             }
-            const Words words = expand(tokens_[i]);
+            const Words words = words_.expand(tokens_[i]);
             const std::string text = words.empty() ? "" : words[0].text;
             const bool open = !text.empty() && text.back() == '*';
             frame.outcome = frame.outcome || text == frame.subject ||
@@ -787,15 +516,13 @@ class Shell {
     const std::string& text_;
     const std::string& name_;
     std::vector<ShellToken> tokens_;
-    std::map<std::string, Variable> variables_;
+    ShellExpansion words_;
     Words exported_;
     std::vector<Frame> frames_;
     Kind joint_ = Kind::end;
     std::optional<std::string> piped_;  ///< text of a here-document that the command before the pipe had
-    bool blank_ = false;                ///< in tests, where a variable without a value is an empty word
     std::optional<std::size_t> inner_;  ///< where the script stands that is read inside of a command
     std::size_t scripts_ = 0;           ///< how deep it is in others
-    std::size_t spent_ = 0;
     CommandList out_;
 };
 
@@ -830,13 +557,6 @@ std::string without_prose(const std::string& text) {
 CommandList read_shell(const std::string& text, const std::string& name,
                        const std::map<std::string, std::string>& given) {
     return Shell(without_prose(text), name, given).run();
-}
-
-std::vector<CommandWord> split_words(const CommandWord& text) {
-    SplitWords words;
-    words.split(text, text.at);
-    words.next();
-    return std::move(words.done);
 }
 
 }  // namespace orrery::imports
