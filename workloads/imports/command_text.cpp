@@ -278,6 +278,10 @@ void CommandText::count(ImportNotes& notes, const std::vector<FlagGroup>& groups
     }
 }
 
+std::string yaml_number(const std::optional<std::int64_t>& value) {
+    return value ? std::to_string(*value) : "";
+}
+
 std::string yaml_section(const std::string& section, const YamlLines& lines) {
     std::string out = section + ":\n";
     for (const auto& [key, value] : lines) {

@@ -72,6 +72,8 @@ class CommandText {
 void name_left_out(ImportNotes& notes, const std::vector<FlagGroup>& groups,
                    const std::map<std::size_t, std::vector<std::string>>& by_group);
 
+/// A number as a YAML value; empty where there is none.
+[[nodiscard]] std::string yaml_number(const std::optional<std::int64_t>& value);
 /// "  key: value" lines of YAML in the order given; empty values are left out.
 using YamlLines = std::vector<std::pair<std::string, std::string>>;
 [[nodiscard]] std::string yaml_section(const std::string& section, const YamlLines& lines);

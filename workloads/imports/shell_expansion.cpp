@@ -13,7 +13,7 @@ namespace {
 using Words = std::vector<CommandWord>;
 
 constexpr std::size_t kMostExpanded = 1U << 24U;  // bytes of all words together: variables may hold others many times
-constexpr std::size_t kDeepestExpansion = 64;              // expansions inside each other
+constexpr std::size_t kDeepestExpansion = 64;     // expansions inside each other
 
 // The first variable without a value in a piece of a text that has some, which stand in it as written.
 std::string unset_in(const std::string& piece, const std::string& unset) {
@@ -111,7 +111,8 @@ Words ShellExpansion::without_value(const std::string& written, const std::strin
 }
 
 // What stands behind a `$`, in braces or without; several words for ${NAME[@]}.
-Words ShellExpansion::variable_at(const std::string& written, const std::string& inside, std::size_t at, std::size_t depth) {
+Words ShellExpansion::variable_at(const std::string& written, const std::string& inside, std::size_t at,
+                                  std::size_t depth) {
     const bool length = inside.size() > 1 && inside[0] == '#';
     std::size_t end = length ? 1 : 0;
     const std::size_t start = end;
@@ -135,8 +136,7 @@ Words ShellExpansion::variable_at(const std::string& written, const std::string&
     }
     const bool colon = !rest.empty() && rest[0] == ':';
     const char how = rest.size() > (colon ? 1U : 0U) ? rest[colon ? 1 : 0] : '\0';
-    const bool set =
-        variable != nullptr && (!colon || (!variable->items.empty() && !variable->items[0].text.empty()));
+    const bool set = variable != nullptr && (!colon || (!variable->items.empty() && !variable->items[0].text.empty()));
     const auto value = [&]() -> Words {
         if (variable == nullptr) {
             return without_value(written, name, at);
@@ -147,8 +147,7 @@ Words ShellExpansion::variable_at(const std::string& written, const std::string&
         }
         const std::optional<std::int64_t> number = arithmetic(joined(index, at, depth + 1).text);
         const bool within = number && *number >= 0 && static_cast<std::size_t>(*number) < variable->items.size();
-        return within ? Words{variable->items[static_cast<std::size_t>(*number)]}
-                      : without_value(written, name, at);
+        return within ? Words{variable->items[static_cast<std::size_t>(*number)]} : without_value(written, name, at);
     };
     if (how == '-' || how == '=') {
         if (set) {

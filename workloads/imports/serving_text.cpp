@@ -1,0 +1,299 @@
+#include "workloads/imports/serving_text.hpp"
+
+#include "sim/base/error.hpp"
+#include "sim/base/text.hpp"
+#include "workloads/imports/container_commands.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+
+namespace orrery::imports {
+
+namespace {
+
+std::string lower_case(std::string text) {
+    std::transform(text.begin(), text.end(), text.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    return text;
+}
+
+// Whether a word of a command is that of a program, or its path, or for NAME* an image.
+bool is_program(const std::string& word, std::string_view program) {
+    if (program.ends_with('*')) {
+        program.remove_suffix(1);
+        return word[0] != '-' && word.find(program) != std::string::npos;
+    }
+    return word == program || (word.ends_with(program) && word[word.size() - program.size() - 1] == '/');
+}
+
+// Whether a command handles images of containers, and does so without arguments of theirs where an image is its last word.
+bool is_image_command(const CommandCall& command) {
+    return std::any_of(command.words.begin(), command.words.end(), [](const CommandWord& word) {
+        return word.text == "docker" || word.text == "podman" || word.text == "nerdctl" || word.text == "crictl";
+    });
+}
+
+// The place behind the last of these programs in a command; 0 where there is none.
+std::size_t behind(const CommandCall& command, const std::vector<const char*>& programs) {
+    std::size_t out = 0;
+    for (const char* program : programs) {
+        const std::vector<std::string_view> parts = split(std::string_view(program), ' ');
+        for (std::size_t i = 0; i + parts.size() <= command.words.size(); ++i) {
+            bool same = true;
+            for (std::size_t k = 0; same && k < parts.size(); ++k) {
+                same = is_program(command.words[i + k].text, parts[k]);
+            }
+            out = same ? std::max(out, i + parts.size()) : out;
+        }
+    }
+    return out;
+}
+
+std::string first_words(const CommandCall& command) {
+    std::string out;
+    for (std::size_t i = 0; i < std::min<std::size_t>(3, command.words.size()); ++i) {
+        out += (i > 0 ? " " : "") + command.words[i].text;
+    }
+    return printable(out, 60);
+}
+
+CommandList script_of(const std::string& text, const std::string& name) {
+    std::optional<CommandList> containers = read_containers(text, name);
+    return containers ? std::move(*containers) : read_shell(text, name);
+}
+
+bool has_phase(const ServingProgram& server) {
+    const GivenFlags& flags = server.flags;
+    return flags.given("phase") || flags.given("prefill_worker") || flags.given("decode_worker") ||
+           flags.given("disaggregation");
+}
+
+// The model as the command names it.
+std::string name_of(const ServingProgram& found) {
+    for (auto flag = found.flags.flags().rbegin(); flag != found.flags.flags().rend(); ++flag) {
+        if (flag->row != nullptr && flag->row->key == "model") {
+            return flag->value;
+        }
+    }
+    return found.flags.words().empty() ? "" : found.flags.words()[0].text;
+}
+
+}  // namespace
+
+ServingText::ServingText(const ImportInput& input, const ServingEngine& engine)
+    : input_(input),
+      engine_(engine),
+      text_(input.bytes()),
+      script_(script_of(text_, input.path())),
+      server_table_({engine.table}, input.data()),
+      offline_table_({engine.table, engine.offline_table}, input.data()),
+      worker_table_({"dynamo", engine.table}, input.data()) {
+    for (const LoadClient& client : load_clients()) {
+        client_tables_.emplace_back(std::vector<std::string>{client.table}, input.data());
+    }
+    find();
+}
+
+int ServingText::line_of(const ServingProgram& program) const {
+    const std::size_t at = std::min(program.flags.place(), text_.size());
+    return 1 + static_cast<int>(std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(at), '\n'));
+}
+
+void ServingText::note_rest(ImportNotes& notes) const {
+    for (const std::string& loop : script_.loops) {
+        notes.assumed(loop);
+    }
+    for (const std::string& skipped : skipped_) {
+        notes.left_out(skipped);
+    }
+}
+
+void ServingText::find() {
+    for (const CommandCall& command : script_.commands) {
+        std::size_t first = behind(command, engine_.offline);
+        const bool offline = first > 0;
+        const std::size_t worker = behind(command, {engine_.worker});
+        first = offline ? first : worker > 0 ? worker : behind(command, engine_.servers);
+        if (first == command.words.size() && is_image_command(command)) {
+            continue;  // docker pull
+        }
+        const bool bare = first == 0 && command.words[0].text[0] == '-';  // the flags without their program
+        if (first > 0 || (bare && script_.commands.size() == 1)) {
+            const FlagTable& table = offline ? offline_table_ : worker > 0 ? worker_table_ : server_table_;
+            servers_.push_back({GivenFlags(table, command, first, input_.path(), text_), &table, &command,
+                                      offline, worker > 0, offline ? &load_clients()[0] : nullptr});
+            continue;
+        }
+        for (std::size_t i = 0; i < load_clients().size(); ++i) {
+            const LoadClient& client = load_clients()[i];
+            if (const std::size_t start = behind(command, client.programs); start > 0) {
+                clients_.push_back({GivenFlags(client_tables_[i], command, start, input_.path(), text_),
+                                          &client_tables_[i], &command, false, false, &client});
+            }
+        }
+    }
+    if (servers_.empty()) {
+        refuse_foreign();
+    }
+}
+
+// The file has no server of this engine: says what it has.
+void ServingText::refuse_foreign() const {
+    const CommandCall* shown = script_.commands.empty() ? nullptr : &script_.commands[0];
+    std::string instead;
+    const std::pair<const char*, std::vector<const char*>> engines[] = {
+        {"vllm-args", {"vllm serve", "vllm.entrypoints.openai.api_server", "vllm-openai*"}},
+        {"sglang-args", {"sglang.launch_server", "sglang serve"}},
+        {"trtllm-args", {"trtllm-serve", "trtllm-bench"}}};
+    for (const CommandCall& command : script_.commands) {
+        for (const auto& [importer, programs] : engines) {
+            if (instead.empty() && behind(command, programs) > 0) {
+                shown = &command;
+                instead = fmt::format(", which 'orrery import {}' reads", importer);
+            }
+        }
+    }
+    if (instead.empty() && !clients_.empty()) {
+        shown = clients_[0].command;
+        instead = ", a load generator without its server";
+    }
+    throw ConfigError({diagnostic_at(
+        input_.path(), text_, shown == nullptr ? 0 : shown->words[0].at,
+        fmt::format("holds no command of {} such as '{}', but {}{}", engine_.name, engine_.example,
+                    shown == nullptr ? "no command at all" : fmt::format("'{}'", first_words(*shown)), instead))});
+}
+
+void ServingText::add_file(ServingProgram& found) const {
+    if (!found.flags.given(engine_.file)) {
+        return;
+    }
+    const std::string name = found.flags.text(engine_.file);
+    auto written = script_.files.find(name);
+    if (written == script_.files.end()) {  // mounted from a manifest's map
+        written = script_.files.find(std::filesystem::path(name).filename().string());
+    }
+    const std::filesystem::path beside = std::filesystem::path(input_.path()).parent_path() / name;
+    if (written != script_.files.end()) {
+        found.flags.add_file(*found.table, written->second, name, found.flags.place());
+    } else if (std::ifstream file(beside); !input_.in_memory() && file) {
+        found.flags.add_file(*found.table, std::string(std::istreambuf_iterator<char>(file), {}), beside.string(),
+                             found.flags.place());
+    } else {
+        throw ConfigError({found.flags.error(
+            engine_.file,
+            fmt::format("'{}' is not beside this file, and what it says is not known: put it there or "
+                        "take the flag out",
+                        printable(name, 100)))});
+    }
+}
+
+// Commands whose effects are the same start one deployment, each on its nodes.
+std::vector<ServingProgram*> ServingText::chosen_servers() {
+    std::vector<ServingProgram*> distinct;
+    for (ServingProgram& server : servers_) {
+        if (std::none_of(distinct.begin(), distinct.end(), [&](const ServingProgram* other) {
+                return other->flags.signature() == server.flags.signature() &&
+                       other->flags.words().size() == server.flags.words().size() &&
+                       name_of(*other) == name_of(server);
+            })) {
+            distinct.push_back(&server);
+        }
+    }
+    if (const std::uint32_t number = input_.whole_option("server"); number > 0) {
+        if (number > distinct.size()) {
+            throw ConfigError(fmt::format("--server {}: the file has {}", number, distinct.size()),
+                              ErrorCode::command_line);
+        }
+        return {distinct[number - 1]};
+    }
+    if (distinct.size() == 2 && (has_phase(*distinct[0]) || has_phase(*distinct[1]))) {
+        return distinct;
+    }
+    if (distinct.size() > 1) {
+        std::vector<int> lines;
+        lines.reserve(distinct.size());
+        for (const ServingProgram* server : distinct) {
+            lines.push_back(line_of(*server));
+        }
+        throw ConfigError({diagnostic_at(
+            input_.path(), text_, distinct[1]->flags.place(),
+            fmt::format("is a second server, and a scenario has one deployment: the file has them at lines {} "
+                        "(--server N takes the Nth)",
+                        fmt::join(lines, ", ")))});
+    }
+    return distinct;
+}
+
+ServingProgram* ServingText::chosen_client(ServingProgram& server) {
+    if (server.offline) {
+        return &server;
+    }
+    std::vector<ServingProgram*> fitting;
+    const std::string served = lower_case(name_of(server));
+    const std::string called = lower_case(server.flags.text("served_name"));
+    for (ServingProgram& client : clients_) {
+        const std::string wanted = lower_case(client.flags.text("model"));
+        const bool unset = served.find('$') != std::string::npos;
+        if (wanted.empty() || wanted == served || wanted == called || unset || servers_.size() == 1) {
+            fitting.push_back(&client);
+        } else {
+            skipped_.push_back(fmt::format("the load at line {}, which is of another model",
+                                           line_of(client)));
+        }
+    }
+    const std::uint32_t number = input_.whole_option("client");
+    if (number > fitting.size()) {
+        throw ConfigError(fmt::format("--client {}: the file has {} of this server", number, fitting.size()),
+                          ErrorCode::command_line);
+    }
+    const std::size_t taken = std::max(1U, number) - 1;
+    for (std::size_t i = 0; i < fitting.size(); ++i) {
+        if (i != taken) {
+            skipped_.push_back(fmt::format("the load at line {} (--client {} takes it)",
+                                           line_of(*fitting[i]), i + 1));
+        }
+    }
+    return fitting.empty() ? nullptr : fitting[taken];
+}
+
+std::string ServingText::version_of(const ServingProgram& server) const {
+    const std::string requirement =
+        fmt::format("{}==", engine_.table)
+            .replace(0, std::string(engine_.table).size(),
+                     std::string(engine_.table).substr(0, std::string(engine_.table).find('-')));
+    std::string out;
+    const auto look = [&](const std::vector<CommandWord>& words, bool image) {
+        for (const CommandWord& word : words) {
+            std::size_t at = word.text.find(requirement);
+            at = at == std::string::npos ? at : at + requirement.size();
+            if (image && at == std::string::npos && word.text.find('/') != std::string::npos) {
+                const std::size_t colon = word.text.rfind(':');
+                at = colon == std::string::npos ? colon
+                                                : colon + 1 + (word.text.substr(colon + 1, 1) == "v" ? 1 : 0);
+            }
+            if (at != std::string::npos && at < word.text.size() &&
+                std::isdigit(static_cast<unsigned char>(word.text[at])) != 0) {
+                const std::size_t end = word.text.find_first_not_of("0123456789.", at);
+                out = word.text.substr(at, end == std::string::npos ? end : end - at);
+            }
+        }
+    };
+    for (const CommandCall& command : script_.commands) {
+        for (const std::vector<CommandWord>* words : {&command.outer, &command.words}) {
+            const std::string program = words->empty() ? "" : words->front().text;
+            look(*words,
+                 &command == server.command && (program == "docker" || program == "podman" || program == "sudo" ||
+                                                program == "nerdctl" || program.find(':') != std::string::npos));
+        }
+    }
+    return out;
+}
+
+}  // namespace orrery::imports

@@ -1,0 +1,54 @@
+#pragma once
+// The servers and load generators in a text: a command line, a script, a page or a manifest of containers.
+
+#include "workloads/imports/serving_command.hpp"
+#include "workloads/imports/serving_load.hpp"
+
+#include <string>
+#include <vector>
+
+namespace orrery::imports {
+
+/// A command that starts an engine or loads one.
+struct ServingProgram {
+    GivenFlags flags;
+    const FlagTable* table;
+    const CommandCall* command;
+    bool offline = false;                ///< an engine that loads itself
+    bool worker = false;                 ///< one of Dynamo's
+    const LoadClient* client = nullptr;  ///< of a client, and of a program that is both
+};
+
+class ServingText {
+  public:
+    /// Throws ConfigError where there is no server of this engine, and says what there is.
+    ServingText(const ImportInput& input, const ServingEngine& engine);
+
+    [[nodiscard]] const std::string& text() const { return text_; }
+    [[nodiscard]] int line_of(const ServingProgram& program) const;
+    /// The servers of one deployment, or the pair for prefill and for decode.
+    [[nodiscard]] std::vector<ServingProgram*> chosen_servers();
+    /// The load of a server; null where there is none. The others count as skipped.
+    [[nodiscard]] ServingProgram* chosen_client(ServingProgram& server);
+    /// Adds flags of the file that a flag names: one that the script writes, or one beside it.
+    void add_file(ServingProgram& found) const;
+    /// A version in words such as vllm/vllm-openai:v0.11.0 or vllm==0.10.2.
+    [[nodiscard]] std::string version_of(const ServingProgram& server) const;
+    /// Notes the loops that were read once, and the loads that were skipped.
+    void note_rest(ImportNotes& notes) const;
+
+  private:
+    void find();
+    [[noreturn]] void refuse_foreign() const;
+
+    const ImportInput& input_;
+    const ServingEngine& engine_;
+    std::string text_;
+    CommandList script_;
+    FlagTable server_table_, offline_table_, worker_table_;
+    std::vector<FlagTable> client_tables_;
+    std::vector<ServingProgram> servers_, clients_;
+    std::vector<std::string> skipped_;
+};
+
+}  // namespace orrery::imports
