@@ -8,88 +8,28 @@
 #include "sim/config/fields.hpp"
 #include "sim/record/json_text.hpp"
 #include "workloads/imports/command_text.hpp"
+#include "workloads/imports/hf_keys.hpp"
+#include "workloads/imports/hf_layers.hpp"
+#include "workloads/imports/hf_values.hpp"
 #include "workloads/model/model_names.hpp"
 #include "workloads/model/model_spec.hpp"
+#include "workloads/serving/cost/step_cost.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <fstream>
+#include <map>
+#include <set>
+#include <string_view>
 
 namespace orrery::imports {
 
 namespace {
 
 using Json = nlohmann::json;
-
-class Config {
-  public:
-    // `text`: the file's, of which the map is the value of `key`, or all of it where that is empty.
-    Config(const Json& json, const std::string& file, const std::string& text, const std::string& key)
-        : json_(json),
-          file_(file),
-          text_(text),
-          start_(key.empty() ? 0 : std::min(text.find('"' + key + '"'), text.size())) {}
-
-    // The first of these keys that is there and not null, as a whole number; 0 where none is.
-    std::int64_t whole(const std::vector<const char*>& keys) {
-        for (const char* key : keys) {
-            const auto found = json_.find(key);
-            if (found == json_.end() || found->is_null()) {
-                continue;
-            }
-            if (!found->is_number_integer() || *found < 0 || *found > 1'000'000'000) {
-                throw ConfigError({error(key, fmt::format("'{}' must be a whole number", key))});
-            }
-            ++read_;
-            return found->get<std::int64_t>();
-        }
-        return 0;
-    }
-    std::int64_t needed(const std::vector<const char*>& keys) {
-        const std::int64_t value = whole(keys);
-        if (value == 0) {
-            throw ConfigError(
-                {error("", fmt::format("'{}' is missing: a config.json of a language model has it", keys[0]))});
-        }
-        return value;
-    }
-    bool flag(const char* key, bool otherwise) const {
-        const auto found = json_.find(key);
-        return found != json_.end() && found->is_boolean() ? found->get<bool>() : otherwise;
-    }
-    // The items of a list of words, such as the kinds of layers; empty where the key is none.
-    std::vector<std::string> words(const char* key) {
-        std::vector<std::string> out;
-        const auto found = json_.find(key);
-        if (found != json_.end() && found->is_array() &&
-            std::all_of(found->begin(), found->end(), [](const Json& item) { return item.is_string(); })) {
-            out = found->get<std::vector<std::string>>();
-        }
-        return out;
-    }
-    std::string text(const char* key) const {
-        const auto found = json_.find(key);
-        return found != json_.end() && found->is_string() ? found->get<std::string>() : "";
-    }
-    [[nodiscard]] bool numbered(const char* key) const { return json_.contains(key) && json_.at(key).is_number(); }
-    [[nodiscard]] bool has(const char* key) const { return json_.contains(key) && !json_.at(key).is_null(); }
-    void count_text() { ++read_; }
-    // Something wrong with the value of a key, or where it is empty with the map.
-    [[nodiscard]] Diagnostic error(const std::string& key, const std::string& problem) const {
-        const std::size_t at = key.empty() ? std::string::npos : text_.find('"' + key + '"', start_);
-        return diagnostic_at(file_, text_, at == std::string::npos ? start_ : at, problem);
-    }
-    [[nodiscard]] std::size_t read() const { return read_; }
-    [[nodiscard]] std::size_t keys() const { return json_.size(); }
-
-  private:
-    const Json& json_;
-    const std::string& file_;
-    const std::string& text_;
-    std::size_t start_;
-    std::size_t read_ = 0;
-};
 
 bool one_of(const std::string& word, const std::vector<const char*>& words) {
     return std::any_of(words.begin(), words.end(), [&](const char* one) { return word == one; });
@@ -112,65 +52,81 @@ std::string word_of(const std::string& text) {
     return out.substr(0, 80);
 }
 
-std::string experts_of(Config& config) {
+std::string experts_of(HfValues& config, std::int64_t hidden, std::int64_t layers, ImportNotes& notes) {
     const std::int64_t count =
-        config.whole({"num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts"});
-    if (count == 0) {
-        return "";
+        config.whole({"num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts", "num_moe_experts"});
+    if (count < 2) {
+        return "";  // Jamba's and Hunyuan's dense models have one
     }
-    const std::int64_t width = config.whole({"moe_intermediate_size", "expert_ffn_hidden_size", "intermediate_size"});
-    std::int64_t shared =
-        config.whole({"shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "share_expert_dim"});
+    std::int64_t width = config.whole({"moe_intermediate_size", "expert_ffn_hidden_size", "moe_ffn_hidden_size",
+                                       "expert_intermediate_size", "intermediate_size"});
+    std::int64_t shared = config.whole({"shared_expert_intermediate_size", "moe_shared_expert_intermediate_size",
+                                        "share_expert_dim", "shared_intermediate_size"});
     if (shared == 0) {
-        shared = config.whole({"n_shared_experts", "num_shared_experts", "moe_num_shared_experts"}) * width;
+        shared =
+            config.whole({"n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts"}) *
+            width;
     }
     if (config.text("model_type") == "llama4_text") {
         shared = width;  // one that every token sees, of which its configuration says nothing
     }
-    const std::int64_t dense = config.whole({"first_k_dense_replace", "moe_layer_start_index", "num_dense_layers"});
-    const std::int64_t every = config.whole({"interleave_moe_layer_step", "moe_layer_interval"});
-    return fmt::format("{{count: {}, topk: {}, ffn: {}{}{}{}}}", count,
-                       config.needed({"num_experts_per_tok", "num_experts_per_token", "top_k_experts", "moe_topk",
-                                      "moe_top_k", "moe_k"}),
-                       width, shared > 0 ? fmt::format(", shared: {}", shared) : "",
-                       dense > 0 ? fmt::format(", dense_layers: {}", dense) : "",
-                       every > 1 ? fmt::format(", every: {}", every) : "");
+    if (const std::int64_t narrow = config.whole({"routed_expert_hidden_size", "moe_latent_size"});
+        narrow > 0 && narrow < hidden) {
+        width = std::max<std::int64_t>(1, width * narrow / hidden);
+        notes.left_out(
+            fmt::format("products into and out of the experts' stream of {}, which are not modelled: the "
+                        "experts have their weights with a width of {}",
+                        narrow, width));
+    }
+    std::int64_t topk = config.needed({"num_experts_per_tok", "num_experts_per_token", "experts_per_token",
+                                       "top_k_experts", "moe_topk", "moe_top_k", "moe_k", "moe_router_topk"});
+    if (const std::int64_t idle = config.whole({"zero_expert_num"}); idle > 0) {
+        const std::int64_t all = topk;
+        topk = std::max<std::int64_t>(1, topk * count / (count + idle));
+        notes.assumed(fmt::format("{} of a token's {} choices on experts with weights, on average", topk, all));
+    }
+    const std::int64_t groups = config.whole({"n_group", "num_expert_group"});
+    const std::int64_t of_groups = config.whole({"topk_group"});
+    const bool grouped = groups > 1 && of_groups > 0 && of_groups < groups;
+    return fmt::format("{{count: {}, topk: {}, ffn: {}{}{}{}}}", count, topk, width,
+                       shared > 0 ? fmt::format(", shared: {}", shared) : "", read_expert_layers(config, layers, notes),
+                       grouped ? fmt::format(", groups: {}, group_topk: {}", groups, of_groups) : "");
 }
 
-std::string latent_of(Config& config) {
+/// Latent attention: its YAML value, values of a token in its cache, and the width of a head without position.
+struct Latent {
+    std::string text;
+    std::int64_t cached = 0;
+    std::int64_t head_dim = 0;
+};
+
+Latent latent_of(HfValues& config, std::int64_t hidden, std::int64_t heads) {
     const std::int64_t rank = config.whole({"kv_lora_rank"});
-    return rank == 0 ? ""
-                     : fmt::format("{{kv_rank: {}, q_rank: {}, rotary: {}, value_dim: {}}}", rank,
-                                   config.whole({"q_lora_rank"}), config.needed({"qk_rope_head_dim"}),
-                                   config.needed({"v_head_dim"}));
-}
-
-// Layers of a letter each, and the state-space ones among them (NemotronHConfig).
-YamlLines hybrid_of(Config& config) {
-    const std::string pattern = config.text("hybrid_override_pattern");
-    if (pattern.empty()) {
+    const std::int64_t query = config.whole({"q_lora_rank"});
+    if (rank > 0) {
+        const std::int64_t rotary = config.needed({"qk_rope_head_dim"});
+        return {fmt::format("{{kv_rank: {}, q_rank: {}, rotary: {}, value_dim: {}}}", rank, query, rotary,
+                            config.needed({"v_head_dim"})),
+                rank + rotary, config.whole({"qk_nope_head_dim", "head_dim"})};
+    }
+    // Of DeepSeek-V4 one vector serves as key and value of all heads, and groups of heads share the products behind them: values are as
+    // wide as gives those their weights.
+    const std::int64_t out = config.whole({"o_lora_rank"});
+    const std::int64_t rotary = config.whole({"qk_rope_head_dim"});
+    const std::int64_t head = config.whole({"head_dim"});
+    if (out == 0 || rotary == 0 || head <= rotary || heads == 0) {
         return {};
     }
-    config.count_text();
-    if (pattern.find_first_not_of("M-*") != std::string::npos) {
-        throw ConfigError({config.error("hybrid_override_pattern",
-                                        "'hybrid_override_pattern' has letters beside M, - and *, which are not "
-                                        "modelled")});
-    }
-    const std::string space =
-        pattern.find('M') == std::string::npos
-            ? ""
-            : fmt::format("{{heads: {}, head_dim: {}, state: {}, groups: {}, convolution: {}, chunk: {}}}",
-                          config.needed({"mamba_num_heads"}), config.needed({"mamba_head_dim"}),
-                          config.needed({"ssm_state_size"}), config.needed({"n_groups", "mamba_n_groups"}),
-                          config.needed({"conv_kernel", "mamba_d_conv"}),
-                          config.needed({"chunk_size", "mamba_chunk_size"}));
-    return {{"pattern", fmt::format("\"{}\"", pattern)}, {"state_space", space}};
+    const std::int64_t groups = std::max<std::int64_t>(1, config.whole({"o_groups"}));
+    const std::int64_t weights = heads * head * out + groups * out * hidden;
+    return {fmt::format("{{kv_rank: {}, q_rank: {}, rotary: {}, value_dim: {}}}", head - rotary, query, rotary,
+                        std::max<std::int64_t>(1, weights / (heads * hidden))),
+            head, head - rotary};
 }
 
 // The encoder of models whose images have one size (LLaVA, InternVL): patches and, of all but SigLIP, a class token; InternVL puts
 // four patches side by side; the projector is as wide as the language model between its two products.
-std::string encoder_of(const Json& root, const Config& all, Config vision, const std::string& hidden,
+std::string encoder_of(const Json& root, HfValues& all, HfValues vision, const std::string& hidden,
                        ImportNotes& notes) {
     if (!root.contains("vision_config") || !root["vision_config"].is_object()) {
         return "";
@@ -200,34 +156,42 @@ std::string encoder_of(const Json& root, const Config& all, Config vision, const
         hidden);
 }
 
-// Every how many layers one attends to everything, where the kinds of layers repeat so; 0: there is no such number.
-std::int64_t full_layer_of(const std::vector<std::string>& kinds) {
-    const auto full = [](const std::string& kind) { return kind == "full_attention"; };
-    const auto first = std::find_if(kinds.begin(), kinds.end(), full);
-    const std::int64_t every = first - kinds.begin() + 1;
-    for (std::size_t i = 0; i < kinds.size(); ++i) {
-        const bool last = (static_cast<std::int64_t>(i) + 1) % every == 0;
-        if (full(kinds[i]) != last || (!last && kinds[i] != "sliding_attention")) {
-            return 0;
+// Names what was not read: known keys by what they do, others as not understood.
+void note_unread(const Json& json, const std::set<std::string>& read, ImportNotes& notes) {
+    std::map<std::string_view, const FlagGroup*> known;
+    for (const FlagGroup& group : hf_key_groups()) {
+        for (const std::string_view key : split(std::string_view(group.flags), ' ')) {
+            known.emplace(key, &group);
         }
     }
-    return first == kinds.end() ? 0 : every;
-}
-
-// What decides the layers of a model and has no key here.
-void note_unread_plans(const Json& json, bool kinds_read, ImportNotes& notes) {
-    const auto starts = [](const std::string& key, const char* with) { return key.rfind(with, 0) == 0; };
+    constexpr std::size_t kNamed = 40;
+    std::size_t without_effect = 0;
+    std::size_t named = 0;
+    std::map<const FlagGroup*, std::vector<std::string>> left;
     for (const auto& [key, value] : json.items()) {
-        const bool plan = starts(key, "layer_types")
-                              ? !kinds_read
-                              : one_of(key, {"layers_block_type", "block_configs", "attn_type_list", "compress_ratios",
-                                             "hybrid_layer_pattern", "full_attention_interval", "attention_chunk_size",
-                                             "routed_expert_hidden_size", "moe_latent_size", "moe_layers_enum",
-                                             "attn_output_gate", "hc_mult"}) ||
-                                    starts(key, "linear_") || starts(key, "index_");
-        if (plan && !value.is_null()) {
-            notes.left_out(fmt::format("'{}', which is not modelled: the model differs from this description", key));
+        const bool nothing = value.is_null() || (value.is_boolean() && !value.get<bool>()) ||
+                             (value.is_number() && value == 0) || (value.is_array() && value.empty());
+        if (read.contains(key) || nothing) {
+            continue;
         }
+        const auto found = known.find(key);
+        if (found != known.end() && found->second->without_effect) {
+            ++without_effect;
+        } else if (found != known.end()) {
+            left[found->second].push_back(key);
+        } else if (named++ < kNamed) {
+            notes.left_out(fmt::format("'{}', which is not understood: the model may differ from this description",
+                                       printable(key, 60)));
+        } else {
+            notes.left_out("further keys, which are not understood");
+        }
+    }
+    for (const auto& [group, keys] : left) {
+        notes.left_out(fmt::format("'{}', which is not modelled: {}", fmt::join(keys, "', '"), group->why),
+                       keys.size());
+    }
+    if (without_effect > 0) {
+        notes.left_out("keys that change neither time nor memory here", without_effect);
     }
 }
 
@@ -237,10 +201,17 @@ struct StoredPrecision {
     std::vector<std::pair<std::string, std::string>> engine;
 };
 
-StoredPrecision precision_of(const Json& root, const Json& language, bool experts) {
-    const Json* found = root.contains("quantization_config") ? &root["quantization_config"] : nullptr;
-    found = found == nullptr && language.contains("quantization_config") ? &language["quantization_config"] : found;
-    if (found == nullptr || !found->is_object()) {
+// `beside`: hf_quant_config.json of the same folder, as NVIDIA's ModelOpt writes it.
+StoredPrecision precision_of(const Json& root, const Json& language, const Json& beside, bool experts) {
+    const Json* found = nullptr;
+    for (const Json* map : {&root, &language, &beside}) {
+        for (const char* key : {"quantization_config", "quantization", "compression_config"}) {
+            if (found == nullptr && map->is_object() && map->contains(key) && map->at(key).is_object()) {
+                found = &map->at(key);
+            }
+        }
+    }
+    if (found == nullptr) {
         return {};
     }
     const auto word = [&](const char* key) {
@@ -248,26 +219,36 @@ StoredPrecision precision_of(const Json& root, const Json& language, bool expert
     };
     const std::string text = found->dump();
     const auto says = [&](const char* part) { return text.find(part) != std::string::npos; };
+    bool attends = false;  // modules of attention stay in 16 bits
+    for (const char* key : {"ignore", "exclude_modules", "modules_to_not_convert", "ignored_layers"}) {
+        attends = attends || (found->contains(key) && (*found)[key].dump().find("attn") != std::string::npos);
+    }
     const std::string how = word("quant_method");
     StoredPrecision out;
-    std::string keys = "not known here";
     if (how == "mxfp4") {
-        keys = "engine: {weights: bf16, experts: fp4}";
         out.engine = {{"weights", "bf16"}, {"experts", "fp4"}};
-    } else if (says("NVFP4") || says("mxfp4") || says("\"num_bits\":4,\"type\":\"float\"")) {
-        keys = "engine: {experts: fp4} or {weights: fp4}, by what it leaves out";
-        out.engine = {{"weights", experts ? "bf16" : "fp4"}, {"experts", experts ? "fp4" : ""}};
+    } else if (says("NVFP4") || says("mxfp4") || says("nvfp4") || says("\"num_bits\":4,\"type\":\"float\"")) {
+        out.engine = {{"weights", experts && attends ? "bf16" : "fp4"}, {"experts", experts ? "fp4" : ""}};
     } else if (how == "fp8" || says("FP8") || says("\"type\":\"float\"")) {
-        keys = "engine: {weights: fp8}";
         out.engine = {{"weights", "fp8"}, {"scaling", experts && says("weight_block_size") ? "block" : ""}};
-    } else if (says("\"bits\":4") || says("\"num_bits\":4") || how == "awq") {
-        keys = "engine: {weights: int4}";
-        out.engine = {{"weights", "int4"}};
-    } else if (says("\"bits\":8") || says("\"num_bits\":8")) {
-        keys = "engine: {weights: int8}";
+    } else if (says("\"bits\":4") || says("\"num_bits\":4") || how == "awq" || says("W4A16") ||
+               says("load_in_4bit\":true")) {
+        const bool alone = experts && attends;  // of the experts alone, as Kimi K2's
+        out.engine = {{"weights", alone ? "bf16" : "int4"}, {"experts", alone ? "int4" : ""}};
+    } else if (says("\"bits\":8") || says("\"num_bits\":8") || says("W8A8") || says("load_in_8bit\":true")) {
         out.engine = {{"weights", "int8"}};
     }
-    out.words = fmt::format("{} ({})", how.empty() ? "quantised" : how, keys);
+    std::erase_if(out.engine, [](const auto& key) { return key.second.empty(); });
+    std::vector<std::string> keys;
+    for (const auto& [key, value] : out.engine) {
+        keys.push_back(fmt::format("{}: {}", key, value));
+    }
+    const std::string algorithm = word("quant_algo");
+    out.words = fmt::format("{} ({})",
+                            !how.empty()         ? how
+                            : !algorithm.empty() ? algorithm
+                                                 : "quantised",
+                            keys.empty() ? "not known here" : fmt::format("engine: {{{}}}", fmt::join(keys, ", ")));
     return out;
 }
 
@@ -307,8 +288,43 @@ void add_size(Imported& out) {
         return;  // said where a scenario reads it
     }
     complete(model);
-    out.facts.push_back({"parameters", fmt::format("{:.2f} B ({:.2f} B active)", model.parameters() / 1e9,
-                                                   active_parameters(model) / 1e9)});
+    const double total = model.parameters();
+    out.facts.push_back(
+        {"parameters", fmt::format("{:.2f} B ({:.2f} B active)", total / 1e9, active_parameters(model) / 1e9)});
+    constexpr double kGibibyte = 1024.0 * 1024 * 1024;
+    const auto bytes = [&](const char* key, double otherwise) {
+        double out_bytes = otherwise;
+        for (const auto& [name, value] : out.engine) {
+            const bool four = value == "fp4" || value == "int4";
+            out_bytes = name != key ? out_bytes : four ? 0.5 : value == "fp8" || value == "int8" ? 1 : 2;
+        }
+        return out_bytes;
+    };
+    const double dense = bytes("weights", 2);
+    const double routed = static_cast<double>(model.expert_layers()) * model.routed_parameters();
+    const double stored = routed * bytes("experts", dense) + (total - routed - model.embedding_parameters()) * dense +
+                          2 * model.embedding_parameters();
+    out.facts.push_back(
+        {"weights", fmt::format("{:.1f} GiB in 16 bits{}", 2 * total / kGibibyte,
+                                out.engine.empty() ? ""
+                                                   : fmt::format(", {:.1f} GiB as stored, without their scales",
+                                                                 stored / kGibibyte))});
+    if (!model.hybrid()) {
+        out.facts.push_back(
+            {"cache",
+             fmt::format("{:.1f} KiB a token in 16 bits{}", cache_bytes_per_token(model, Precision::bf16) / 1024,
+                         model.window > 0 ? ", of layers with a window up to its width" : "")});
+    }
+}
+
+// The file of this name in the folder of another, or one whose name has the same words before it; nothing where there is none.
+Json beside(const ImportInput& input, const std::string& from, const std::string& to) {
+    if (input.in_memory() || !input.path().ends_with(from)) {
+        return {};
+    }
+    const std::string path = input.path().substr(0, input.path().size() - from.size()) + to;
+    std::ifstream file(path);
+    return file ? parsed(std::string(std::istreambuf_iterator<char>(file), {}), path) : Json();
 }
 
 Imported read_config(const ImportInput& input) {
@@ -318,17 +334,26 @@ Imported read_config(const ImportInput& input) {
         throw ConfigError(
             {Diagnostic{input.path(), 1, 1, "is no JSON object, as a config.json is", ErrorCode::malformed_trace}});
     }
+    if (root.contains("quantization") && root.contains("producer") && !root.contains("model_type")) {
+        throw ConfigError({Diagnostic{input.path(), 1, 1,
+                                      "is an hf_quant_config.json, which says how weights are stored: give the "
+                                      "config.json of its folder, with which it is read",
+                                      ErrorCode::malformed_trace}});
+    }
     // Models that see and hear too keep their language part inside.
     const auto holds = [&](const char* key) { return root.contains(key) && root[key].is_object(); };
-    const char* language = holds("text_config") ? "text_config" : holds("llm_config") ? "llm_config" : "";
-    const auto config_in = [&](const char* key) {
-        return Config(*key != 0 && holds(key) ? root.at(key) : root, input.path(), bytes, key);
-    };
-    Config config = config_in(language);
+    const char* language = "";
+    for (const char* key : {"thinker_config", "llm_config", "language_config", "text_config"}) {
+        language = holds(key) ? key : language;
+    }
+    const bool inside = *language != 0;
+    const Json& part = inside ? root.at(language) : root;
+    HfValues config(part, inside ? &root : nullptr, input.path(), bytes, language);
+    HfValues outside(root, nullptr, input.path(), bytes, "");
     Imported out;
     const std::string type = config.text("model_type");
     const bool plain = one_of(type, {"gpt2", "gpt_neo", "gpt_neox", "gptj", "gpt_bigcode", "bloom", "opt", "falcon",
-                                     "mpt", "phi", "starcoder2", "nemotron_h"});
+                                     "mpt", "phi", "starcoder2", "nemotron_h", "nemotron"});
     const bool positions = one_of(type, {"gpt2", "gpt_neo", "bloom", "opt", "mpt", "gpt_bigcode", "nemotron_h"});
     if (type.empty()) {
         out.notes.assumed("a gated feed-forward and rotary positions: the file names no model_type");
@@ -336,53 +361,76 @@ Imported read_config(const ImportInput& input) {
     std::string name =
         input.option("name").empty() ? word_of(config.text("_name_or_path")) : word_of(input.option("name"));
     name = name.empty() ? word_of(type) : name;
-    const std::string latent = latent_of(config);
-    std::int64_t window = config.whole({"sliding_window"});
-    window = config.flag("use_sliding_window", true) ? window : 0;
-    const std::int64_t repeated = full_layer_of(config.words("layer_types"));
-    const bool all_full = repeated == 1;
-    window = all_full ? 0 : window;
-    std::string full_every;
-    if (window > 0 && repeated > 1) {
-        full_every = number(repeated);
-    } else if (window > 0 && config.numbered("sliding_window_pattern")) {
-        full_every = number(config.whole({"sliding_window_pattern"}));
-    } else if (window > 0 && type == "gpt_oss") {
-        full_every = "2";
+    HfSizes sizes;
+    sizes.layers = config.needed({"num_hidden_layers", "n_layer", "num_layers", "n_layers"});
+    if (sizes.layers > 10'000) {
+        throw ConfigError({config.error("num_hidden_layers", "a model has at most 10,000 layers")});
     }
-    const std::string experts = experts_of(config);
-    // Values of the whole model stand in the root, or beside those of its language part.
+    sizes.hidden = config.needed({"hidden_size", "n_embd", "d_model"});
+    sizes.heads = config.needed({"num_attention_heads", "n_head", "n_heads"});
+    sizes.kv_heads = config.whole({"num_key_value_heads", "num_kv_heads", "num_attention_groups", "n_head_kv"});
+    sizes.kv_heads = config.flag("multi_query", false) && sizes.kv_heads == 0 ? 1 : sizes.kv_heads;
+    sizes.ffn = config.whole({"intermediate_size_mlp", "intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size"});
+    const Latent latent = latent_of(config, sizes.hidden, sizes.heads);
+    sizes.head_dim = latent.cached > 0 ? latent.head_dim : config.whole({"head_dim", "attention_head_dim"});
+    std::string experts;
+    if (type.rfind("longcat_flash", 0) == 0) {
+        // A layer has two attentions and two dense feed-forwards, beside one of experts.
+        sizes.layers *= 2;
+        experts = experts_of(config, sizes.hidden, sizes.layers, out.notes);
+        experts.insert(experts.size() - 1, fmt::format(", shared: {}, every: 2", sizes.ffn));
+        out.notes.assumed("each layer as two, of which the second has experts beside its feed-forward");
+    } else {
+        experts = experts_of(config, sizes.hidden, sizes.layers, out.notes);
+    }
+    read_layers(config, latent.cached, sizes, out.notes);
+    for (const std::string& key : config.means()) {
+        out.notes.assumed(fmt::format("the mean of '{}' for every layer, where layers differ", key));
+    }
     const bool untied = one_of(type, {"llama", "llama4_text", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3",
                                       "qwen3_moe", "deepseek_v2", "deepseek_v3", "deepseek_v32", "gpt_oss", "glm4_moe",
                                       "kimi_k2", "phi3"});  // where transformers says so of a file that does not
-    const bool tied = config.flag("tie_word_embeddings", config_in("").flag("tie_word_embeddings", !untied));
+    const bool tied = config.flag("tie_word_embeddings", !untied);
+    const std::string hidden = number(sizes.hidden);
     YamlLines lines = {
         {"name", name.empty() ? "imported" : name},
-        {"layers", number(config.needed({"num_hidden_layers", "n_layer", "num_layers", "n_layers"}))},
-        {"hidden", number(config.needed({"hidden_size", "n_embd", "d_model"}))},
-        {"heads", number(config.needed({"num_attention_heads", "n_head", "n_heads"}))},
-        {"kv_heads", latent.empty() ? number(config.whole({"num_key_value_heads", "num_kv_heads"})) : ""},
-        {"head_dim", number(config.whole({"qk_nope_head_dim", "head_dim", "attention_head_dim"}))},
-        {"ffn",
-         number(config.whole({"intermediate_size_mlp", "intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size"}))},
+        {"layers", number(sizes.layers)},
+        {"hidden", hidden},
+        {"heads", number(sizes.heads)},
+        {"kv_heads", latent.text.empty() ? number(sizes.kv_heads) : ""},
+        {"head_dim", number(sizes.head_dim)},
+        {"ffn", number(sizes.ffn)},
         {"gated", plain ? "" : "true"},
-        {"vocabulary", number(config.needed({"vocab_size"}))},
-        {"sequence", number(config.whole({"max_position_embeddings", "n_positions", "max_seq_len", "seq_length"}))},
+        {"vocabulary", number(config.needed({"vocab_size", "padded_vocab_size"}))},
+        {"sequence", number(config.whole({"max_position_embeddings", "n_positions", "max_seq_len", "seq_length",
+                                          "max_sequence_length"}))},
         {"tied_embeddings", tied ? "true" : "false"},
         {"rotary", positions ? "" : "true"},
-        {"parallel_block", config.flag("parallel_attn", type == "gptj") ? "true" : ""},
-        {"window", number(window)},
-        {"full_every", full_every},
-        {"query_key_norm", one_of(type, {"qwen3", "qwen3_moe", "qwen3_vl_text", "qwen3_vl_moe_text"}) ? "heads" : ""},
+        {"parallel_block", config.flag("parallel_attn", type == "gptj" || type.rfind("cohere", 0) == 0) ? "true" : ""},
+        {"window", number(sizes.window)},
+        {"full_every", number(sizes.full_every)},
+        {"query_key_norm", one_of(type, {"qwen3", "qwen3_moe", "qwen3_vl_text", "qwen3_vl_moe_text", "qwen3_next",
+                                         "qwen3_5_text", "qwen3_5_moe_text"})
+                               ? "heads"
+                               : ""},
         {"experts", experts},
-        {"latent", latent}};
-    const YamlLines hybrid = hybrid_of(config);
-    lines.insert(lines.end(), hybrid.begin(), hybrid.end());
-    lines.emplace_back("encoder",
-                       encoder_of(root, config_in(""), config_in("vision_config"), lines[2].second, out.notes));
-    const Json& part = *language != 0 ? root.at(language) : root;
-    note_unread_plans(part, window > 0 ? !full_every.empty() : all_full, out.notes);
-    if (StoredPrecision precision = precision_of(root, part, !experts.empty()); !precision.words.empty()) {
+        {"latent", latent.text}};
+    if (!sizes.pattern.empty()) {
+        lines.emplace_back("pattern", fmt::format("\"{}\"", sizes.pattern));
+        lines.emplace_back("state_space", sizes.state_space);
+    }
+    if (holds("vision_config")) {
+        lines.emplace_back(
+            "encoder",
+            encoder_of(root, outside, HfValues(root.at("vision_config"), nullptr, input.path(), bytes, "vision_config"),
+                       hidden, out.notes));
+    }
+    note_unread(part, config.read(), out.notes);
+    if (inside) {
+        note_unread(root, config.read(), out.notes);
+    }
+    const Json stored = beside(input, "config.json", "hf_quant_config.json");
+    if (StoredPrecision precision = precision_of(root, part, stored, !experts.empty()); !precision.words.empty()) {
         out.notes.left_out(
             fmt::format("'quantization_config', which the engine of a scenario says: {}", precision.words));
         out.engine = std::move(precision.engine);
@@ -390,9 +438,7 @@ Imported read_config(const ImportInput& input) {
     out.text =
         "# The model of a Hugging Face config.json, by 'orrery import hf-config'.\n" + yaml_section("model", lines);
     out.use = "these lines in place of its 'model:'";
-    out.notes.read("keys", config.read());
-    out.notes.left_out("keys that change neither time nor memory here",
-                       config.keys() - std::min(config.keys(), config.read()));
+    out.notes.read("keys", config.read().size());
     out.facts.push_back({"model", name});
     add_size(out);
     return out;

@@ -127,15 +127,15 @@ void ServingText::find() {
         const bool bare = first == 0 && command.words[0].text[0] == '-';  // the flags without their program
         if (first > 0 || (bare && script_.commands.size() == 1)) {
             const FlagTable& table = offline ? offline_table_ : worker > 0 ? worker_table_ : server_table_;
-            servers_.push_back({GivenFlags(table, command, first, input_.path(), text_), &table, &command,
-                                      offline, worker > 0, offline ? &load_clients()[0] : nullptr});
+            servers_.push_back({GivenFlags(table, command, first, input_.path(), text_), &table, &command, offline,
+                                worker > 0, offline ? &load_clients()[0] : nullptr});
             continue;
         }
         for (std::size_t i = 0; i < load_clients().size(); ++i) {
             const LoadClient& client = load_clients()[i];
             if (const std::size_t start = behind(command, client.programs); start > 0) {
                 clients_.push_back({GivenFlags(client_tables_[i], command, start, input_.path(), text_),
-                                          &client_tables_[i], &command, false, false, &client});
+                                    &client_tables_[i], &command, false, false, &client});
             }
         }
     }
@@ -187,10 +187,9 @@ void ServingText::add_file(ServingProgram& found) const {
                              found.flags.place());
     } else {
         throw ConfigError({found.flags.error(
-            engine_.file,
-            fmt::format("'{}' is not beside this file, and what it says is not known: put it there or "
-                        "take the flag out",
-                        printable(name, 100)))});
+            engine_.file, fmt::format("'{}' is not beside this file, and what it says is not known: put it there or "
+                                      "take the flag out",
+                                      printable(name, 100)))});
     }
 }
 
@@ -200,8 +199,7 @@ std::vector<ServingProgram*> ServingText::chosen_servers() {
     for (ServingProgram& server : servers_) {
         if (std::none_of(distinct.begin(), distinct.end(), [&](const ServingProgram* other) {
                 return other->flags.signature() == server.flags.signature() &&
-                       other->flags.words().size() == server.flags.words().size() &&
-                       name_of(*other) == name_of(server);
+                       other->flags.words().size() == server.flags.words().size() && name_of(*other) == name_of(server);
             })) {
             distinct.push_back(&server);
         }
@@ -244,8 +242,7 @@ ServingProgram* ServingText::chosen_client(ServingProgram& server) {
         if (wanted.empty() || wanted == served || wanted == called || unset || servers_.size() == 1) {
             fitting.push_back(&client);
         } else {
-            skipped_.push_back(fmt::format("the load at line {}, which is of another model",
-                                           line_of(client)));
+            skipped_.push_back(fmt::format("the load at line {}, which is of another model", line_of(client)));
         }
     }
     const std::uint32_t number = input_.whole_option("client");
@@ -256,8 +253,7 @@ ServingProgram* ServingText::chosen_client(ServingProgram& server) {
     const std::size_t taken = std::max(1U, number) - 1;
     for (std::size_t i = 0; i < fitting.size(); ++i) {
         if (i != taken) {
-            skipped_.push_back(fmt::format("the load at line {} (--client {} takes it)",
-                                           line_of(*fitting[i]), i + 1));
+            skipped_.push_back(fmt::format("the load at line {} (--client {} takes it)", line_of(*fitting[i]), i + 1));
         }
     }
     return fitting.empty() ? nullptr : fitting[taken];
@@ -275,8 +271,7 @@ std::string ServingText::version_of(const ServingProgram& server) const {
             at = at == std::string::npos ? at : at + requirement.size();
             if (image && at == std::string::npos && word.text.find('/') != std::string::npos) {
                 const std::size_t colon = word.text.rfind(':');
-                at = colon == std::string::npos ? colon
-                                                : colon + 1 + (word.text.substr(colon + 1, 1) == "v" ? 1 : 0);
+                at = colon == std::string::npos ? colon : colon + 1 + (word.text.substr(colon + 1, 1) == "v" ? 1 : 0);
             }
             if (at != std::string::npos && at < word.text.size() &&
                 std::isdigit(static_cast<unsigned char>(word.text[at])) != 0) {

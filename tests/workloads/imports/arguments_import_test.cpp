@@ -264,11 +264,13 @@ TEST_CASE("a config.json says what of it is not modelled, and is read in the spe
     CHECK(!leaves_out(windows, "layer_types"));
     const Imported linear = read("{" + sizes + R"(, "full_attention_interval": 4, "linear_num_value_heads": 32,
         "layer_types": ["linear_attention", "linear_attention", "linear_attention", "full_attention"]})");
-    CHECK(model_of(linear).window == 0);
-    for (const char* key : {"layer_types", "full_attention_interval", "linear_num_value_heads"}) {
-        CHECK_MESSAGE(leaves_out(linear, fmt::format("'{}', which is not modelled", key)), std::string(key));
-    }
-    CHECK(leaves_out(read("{" + sizes + R"(, "index_topk": 2048})"), "'index_topk', which is not modelled"));
+    CHECK(model_of(linear).window == 128);  // 32 states of 16 x 16 in 32 bits; a token has 256 bytes
+    CHECK(model_of(linear).full_every == 4);
+    CHECK(leaves_out(linear, "3 linear-attention layers, which are not modelled"));
+    CHECK(
+        leaves_out(read("{" + sizes + R"(, "index_topk": 2048})"), "'index_topk', which is not modelled: the indexer"));
+    CHECK(leaves_out(read("{" + sizes + R"(, "novelty": 1})"), "'novelty', which is not understood"));
+    CHECK(!leaves_out(read("{" + sizes + R"(, "novelty": false, "rope_theta": 10000})"), "not understood"));
     // Experts in every second layer, beside one that all tokens see.
     const ModelSpec interleaved = model_of(read(R"({"text_config": {"model_type": "llama4_text", )" + sizes +
                                                 R"(, "interleave_moe_layer_step": 2, "intermediate_size": 32,
@@ -291,7 +293,7 @@ TEST_CASE("a config.json says what of it is not modelled, and is read in the spe
         {R"({"quant_method": "mxfp4"})", "mxfp4 (engine: {weights: bf16, experts: fp4})"},
         {R"({"quant_method": "awq", "bits": 4})", "awq (engine: {weights: int4})"},
         {R"({"quant_method": "gptq", "bits": 8})", "gptq (engine: {weights: int8})"},
-        {R"({"quant_algo": "NVFP4", "quant_method": "modelopt"})", "modelopt (engine: {experts: fp4} or"},
+        {R"({"quant_algo": "NVFP4", "quant_method": "modelopt"})", "modelopt (engine: {weights: fp4})"},
         {R"({"quant_method": "aqlm"})", "aqlm (not known here)"}};
     for (const auto& [stored, said] : formats) {
         CHECK_MESSAGE(leaves_out(read("{" + sizes + R"(, "quantization_config": )" + stored + "}"), said),
@@ -315,8 +317,8 @@ TEST_CASE("arguments and configurations that say too little or nothing are refus
         {"megatron-args", "--vision-model-type clip --num-layers 2", "write 'model.encoder'"},
         {"hf-config",
          R"({"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 1, "vocab_size": 9,
-             "hybrid_override_pattern": "ME"})",
-         "input:2:14: error: 'hybrid_override_pattern' has letters beside M, - and *"},
+             "hybrid_override_pattern": "MX"})",
+         "input:2:14: error: the pattern of layers has others than state-space (M)"},
         {"vllm-args", "--tensor-parallel-size 2", "input:1:1: error: names no model"},
         {"vllm-args", "vllm serve ... --tensor-parallel-size 2", "input:1:12: error: names no model"},
         {"vllm-args", "# a\nvllm serve llama-3-8b --tensor-parallel-size 0",
