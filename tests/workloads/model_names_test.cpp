@@ -140,6 +140,12 @@ TEST_CASE("names that command lines use lead to a preset and the precision of th
              {"nvidia/Nemotron-H-56B-Base-8K", "nemotron-h-56b", ""},
              {"zai-org/GLM-5.1-FP8", "glm-5", "fp8"},
              {"nvidia/GLM-5-NVFP4", "glm-5", "bf16, experts in fp4"},
+             {"mistralai/Ministral-3-14B-Instruct-2512", "ministral-3-14b", "fp8"},
+             {"mistralai/Ministral-3-3B-Reasoning-2512", "ministral-3-3b", ""},
+             {"MiniMaxAI/MiniMax-M3", "minimax-m3-428b-a23b", ""},
+             {"ai21labs/Jamba-v0.1", "jamba-52b-a12b", ""},
+             {"ibm-granite/granite-4.0-h-small", "granite-4.0-h-small", ""},
+             {"xai-org/grok-1", "grok-1", ""},
              // Names that no row has.
              {"qwen/qwen3-14b-awq", "qwen3-14b", "int4"},
              {"JunHowie/Qwen3-32B-GPTQ-Int4", "qwen3-32b", "int4"},
