@@ -56,11 +56,41 @@ std::string lengths(double mean, double spread, const char* kind) {
                       : fmt::format("{{kind: fixed, mean: {:g}}}", mean);
 }
 
+// What a load says of lengths in one value: "prompt_tokens=256,output_tokens=128", or the same as JSON.
+struct LengthSpec {
+    double prompt = 0, output = 0;  ///< 0: not said
+    double prompt_deviation = 0, output_deviation = 0;
+};
+
+LengthSpec length_spec(GivenFlags& flags) {
+    LengthSpec out;
+    std::string text = flags.text("data_spec");
+    std::erase_if(text, [](char c) { return c == '{' || c == '}' || c == '"' || c == '\'' || c == ' '; });
+    std::replace(text.begin(), text.end(), ':', '=');
+    for (const std::string_view part : split(std::string_view(text), ',')) {
+        const std::size_t equals = std::min(part.find('='), part.size());
+        const std::string_view name = part.substr(0, equals);
+        double* value = name == "prompt_tokens"         ? &out.prompt
+                        : name == "output_tokens"       ? &out.output
+                        : name == "prompt_tokens_stdev" ? &out.prompt_deviation
+                        : name == "output_tokens_stdev" ? &out.output_deviation
+                                                        : nullptr;
+        if (value != nullptr &&
+            (!parse_number(part.substr(std::min(equals + 1, part.size())), *value) || *value < 0 || *value > 1e9)) {
+            throw ConfigError({flags.error(
+                "data_spec", fmt::format("'{}' must be a number of tokens, as in prompt_tokens=256,output_tokens=128",
+                                         printable(std::string(part), 60)))});
+        }
+    }
+    return out;
+}
+
 // What the requests of a data set have, by the flags: those of the data set go before the general ones.
 struct Lengths {
     DataSet set;
     double spread = 0;  ///< of a uniform distribution
     bool prompt_given = false, output_given = false;
+    double prompt_deviation = 0, output_deviation = 0;  ///< of a lognormal distribution, over the mean
 };
 
 Lengths lengths_of(GivenFlags& flags, const LoadClient& client, const DataDirectory& data) {
@@ -100,6 +130,14 @@ Lengths lengths_of(GivenFlags& flags, const LoadClient& client, const DataDirect
         out.set.output = static_cast<double>(*tokens);
         out.output_given = true;
     }
+    if (const LengthSpec spec = length_spec(flags); spec.prompt > 0 || spec.output > 0) {
+        out.set.prompt = spec.prompt > 0 ? spec.prompt : out.set.prompt;
+        out.set.output = spec.output > 0 ? spec.output : out.set.output;
+        out.prompt_given = spec.prompt > 0;
+        out.output_given = spec.output > 0;
+        out.prompt_deviation = spec.prompt > 0 ? spec.prompt_deviation / spec.prompt : 0;
+        out.output_deviation = spec.output > 0 ? spec.output_deviation / spec.output : 0;
+    }
     const std::string prefix = fmt::format("prefix.{}", name);
     if (flags.given(prefix)) {
         out.set.common = flags.whole(prefix, 1 << 20, true).value_or(0);
@@ -125,8 +163,32 @@ Lengths lengths_of(GivenFlags& flags, const LoadClient& client, const DataDirect
 
 void set_arrivals(GivenFlags& flags, const LoadClient& client, double output, ScenarioKeys& keys, ImportNotes& notes) {
     const std::string written = flags.text("rate");
-    const double rate = written == "-1" ? 0 : flags.number("rate").value_or(0);  // 0: all at once
+    const std::string type = flags.text("rate_type");
+    double rate = written == "-1" || type == "throughput" || type == "synchronous" || type == "sweep"
+                      ? 0
+                      : flags.number("rate").value_or(0);  // 0: all at once
     std::optional<std::int64_t> clients = flags.whole("clients", 1 << 20);
+    if (type == "concurrent") {
+        clients = flags.whole("rate", 1 << 20).value_or(1);
+        rate = 0;
+    } else if (type == "synchronous" || type == "sweep") {
+        clients = 1;
+        if (type == "sweep") {
+            notes.assumed("one request at a time, the first load of a sweep (--rate-type)");
+        }
+    } else if (type == "constant" || type == "poisson" || type == "async") {
+        if (rate <= 0) {
+            throw ConfigError(
+                {flags.error("rate_type", fmt::format("requests that arrive as '{}' need a --rate", type))});
+        }
+        if (type == "constant") {
+            notes.assumed("Poisson arrivals where the client's are evenly spaced");
+        }
+    } else if (!type.empty() && type != "throughput") {
+        throw ConfigError({flags.error(
+            "rate_type", fmt::format("'{}' is none of synchronous, concurrent, throughput, constant, poisson and sweep",
+                                     printable(type, 60)))});
+    }
     if (!clients && rate <= 0 && client.clients > 0) {
         clients = client.clients;
     }
@@ -187,6 +249,7 @@ const std::vector<LoadClient>& load_clients() {
          "random"},
         {{"sglang.bench_serving", "bench_serving.py"}, "sglang-bench", true, "sharegpt"},
         {{"aiperf profile", "genai-perf profile"}, "aiperf", false, "random", 1},
+        {{"guidellm benchmark", "guidellm benchmark run"}, "guidellm", false, "random", 1},
     };
     return kClients;
 }
@@ -217,11 +280,12 @@ void set_load(GivenFlags* flags, const LoadClient* client, std::int64_t longest,
             of.set.source));
     }
     set_arrivals(*flags, *client, of.set.output, keys, notes);
-    const auto distribution = [&](double mean, bool given) {
-        return spread > 0 ? lengths(mean, spread, "uniform") : lengths(mean, given ? 0 : of.set.spread, "lognormal");
+    const auto distribution = [&](double mean, bool given, double deviation) {
+        return spread > 0 ? lengths(mean, spread, "uniform")
+                          : lengths(mean, given ? deviation : of.set.spread, "lognormal");
     };
-    keys.set("requests.prompt", distribution(of.set.prompt, of.prompt_given));
-    keys.set("requests.output", distribution(of.set.output, of.output_given));
+    keys.set("requests.prompt", distribution(of.set.prompt, of.prompt_given, of.prompt_deviation));
+    keys.set("requests.output", distribution(of.set.output, of.output_given, of.output_deviation));
     if (of.set.common > 0) {
         keys.set("requests.common", std::to_string(of.set.common));
         keys.set("requests.common_kinds", of.set.kinds > 1 ? std::to_string(of.set.kinds) : "");

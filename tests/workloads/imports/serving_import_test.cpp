@@ -196,6 +196,17 @@ TEST_CASE("command lines of serving engines become scenarios that run") {
          "--request-count 96 --synthetic-input-tokens-mean 2000 --osl 256 --extra-inputs ignore_eos:true",
          {"clients: 32", "count: 96", "fixed, mean: 2000", "fixed, mean: 256"}},
         {"vllm-args",
+         "vllm serve Qwen/Qwen3-8B\nguidellm benchmark --target http://localhost:8000 --rate-type concurrent --rate 16 "
+         "--max-requests 64 --data \"prompt_tokens=512,output_tokens=128\"",
+         {"arrivals: closed", "clients: 16", "count: 64", "fixed, mean: 512", "fixed, mean: 128"}},
+        {"vllm-args",
+         "vllm serve Qwen/Qwen3-8B\nguidellm benchmark run --target http://localhost:8000 --profile poisson --rate 2 "
+         "--max-requests 64 --data '{\"prompt_tokens\": 512, \"prompt_tokens_stdev\": 128, \"output_tokens\": 128}'",
+         {"rate: 2", "lognormal, mean: 512, spread: 0.25", "fixed, mean: 128"}},
+        {"vllm-args",
+         "vllm serve Qwen/Qwen3-8B\nguidellm benchmark --rate-type sweep --data 'prompt_tokens=256,output_tokens=32'",
+         {"clients: 1", "fixed, mean: 256"}},
+        {"vllm-args",
          "# Qwen3\nIt doesn't take long on one H200:\n\n```bash\nvllm serve Qwen/Qwen3-8B -tp 2\n```\n\n1. Then load "
          "it:\n\n   "
          "```shell\n"
@@ -333,6 +344,15 @@ TEST_CASE("command lines of serving engines are refused with what is missing, at
          "vllm serve meta-llama/Llama-3.1-405B-Instruct",
          {"input:1: this does not run on any of dgx-h100, dgx-h200", "does not fit",
           "It runs with 4 tensor-parallel ranks on dgx-b300"}},
+        {"vllm-args",
+         "vllm serve Qwen/Qwen3-8B\nguidellm benchmark --rate-type wave",
+         {"input:2:20: error: 'wave' is none of synchronous, concurrent"}},
+        {"vllm-args",
+         "vllm serve Qwen/Qwen3-8B\nguidellm benchmark --rate-type poisson",
+         {"input:2:20: error: requests that arrive as 'poisson' need a --rate"}},
+        {"vllm-args",
+         "vllm serve Qwen/Qwen3-8B\nguidellm benchmark --rate-type throughput --data prompt_tokens=many",
+         {"input:2:43: error: 'prompt_tokens=many' must be a number of tokens"}},
         {"sglang-args",
          "python -m sglang.launch_server --model Qwen/Qwen3-8B --tp 4 --dp 3 --enable-dp-attention",
          {"--dp 3 does not divide --tp 4"}},
