@@ -135,13 +135,15 @@ int command_check(const CommandLine& line, const DataDirectory& data) {
         print(outcomes, terminal);
         say("\n{} of {} baselines hold\n", outcomes.size() - static_cast<std::size_t>(failed), outcomes.size());
     }
-    if (output_format(line.text("output-format")) == OutputFormat::github) {
-        for (const BaselineOutcome& outcome : outcomes) {
-            if (!outcome.passed()) {
-                say(stderr, "{}\n",
-                    github_annotation({outcome.baseline.path, 0, 0, why_failed(outcome)}, "regression"));
-            }
+    const OutputFormat format = output_format(line.text("output-format"));
+    for (const BaselineOutcome& outcome : outcomes) {
+        if (format == OutputFormat::text || outcome.passed()) {
+            continue;
         }
+        const Diagnostic regressed{outcome.baseline.path, 0, 0, why_failed(outcome)};
+        say(stderr, "{}\n",
+            format == OutputFormat::github ? github_annotation(regressed, "regression")
+                                           : diagnostic_json(regressed, "", "regression"));
     }
     return failed > 0 ? 1 : 0;
 }

@@ -65,6 +65,32 @@ void say_cost(const Scenario& scenario, const CommandLine& line) {
                too_much ? ", more than the --memory-limit of " + size(limit) : "");
 }
 
+void write_resolved(const Scenario& scenario, const CommandLine& line) {
+    const std::string file = line.text("resolved");
+    const std::string folder = file == "-" ? "" : std::filesystem::path(file).parent_path().string();
+    write_output(line, "resolved", resolved_json(seen_from(folder.empty() ? "." : folder, scenario)) + "\n");
+}
+
+// What a run would take, instead of the run.
+int say_dry_run(const Scenario& scenario, const CommandLine& line) {
+    for (const char* output :
+         {"json", "trace", "requests", "flows", "flow-samples", "ports", "queues", "report", "junit", "host"}) {
+        if (line.has(output)) {
+            throw ConfigError(fmt::format("--{} has no effect with --dry-run, which runs nothing", output),
+                              ErrorCode::command_line);
+        }
+    }
+    if (line.has("resolved")) {
+        write_resolved(scenario, line);
+    }
+    const RunCost cost = expected_cost(scenario);
+    if (!line.quiet()) {
+        say("{} is valid; a run takes about {} and {} of memory\n", line.arguments[0], duration_text(cost.seconds),
+            pretty_quantity(cost.bytes, Dimension::bytes));
+    }
+    return 0;
+}
+
 // Failed expectations as errors at their lines where nothing else shows them, or as annotations; the exit code.
 int report_failed(const Scenario& scenario, const Summary& summary, OutputFormat format, bool shown) {
     for (std::size_t i = 0; i < summary.expectations.size(); ++i) {
@@ -75,6 +101,8 @@ int report_failed(const Scenario& scenario, const Summary& summary, OutputFormat
         const Diagnostic failed = scenario.expect[i].mark.error(expectation_text(one));
         if (format == OutputFormat::github) {
             say(stderr, "{}\n", github_annotation(failed, "expectation"));
+        } else if (format == OutputFormat::json) {
+            say(stderr, "{}\n", diagnostic_json(failed, "", "expectation"));
         } else if (!shown) {
             say(stderr, "{}\n", failed.to_string());
         }
@@ -126,6 +154,9 @@ int run_once(const CommandLine& line, const DataDirectory& data, std::vector<std
             "--flow-samples writes what network.flow_samples records at fidelity packet; this scenario has none",
             ErrorCode::command_line);
     }
+    if (line.has("dry-run")) {
+        return say_dry_run(scenario, line);
+    }
     say_cost(scenario, line);
     Progress progress(terminal, "simulating");
     options.progress = [&](double fraction) { progress.update(fraction); };
@@ -155,9 +186,7 @@ int run_once(const CommandLine& line, const DataDirectory& data, std::vector<std
         write_output(line, "flows", table_file(line.text("flows"), flow_table(scenario, out)));
     }
     if (line.has("resolved")) {
-        const std::string file = line.text("resolved");
-        const std::string folder = file == "-" ? "" : std::filesystem::path(file).parent_path().string();
-        write_output(line, "resolved", resolved_json(seen_from(folder.empty() ? "." : folder, scenario)) + "\n");
+        write_resolved(scenario, line);
     }
     if ((line.has("ports") || line.has("queues")) && out.packets.ports.empty()) {
         throw ConfigError("--ports and --queues report what network.fidelity packet simulates; this run has another",

@@ -15,6 +15,7 @@
 #include <exception>
 #include <set>
 #include <system_error>
+#include <utility>
 
 namespace po = boost::program_options;
 
@@ -129,15 +130,23 @@ OutputFormat wanted_format(int argc, char** argv) {
     const std::string option = "--output-format";
     for (int i = 1; i < argc; ++i) {
         const std::string word = argv[i];
-        if (word == option + "=github" || (word == "github" && argv[i - 1] == option)) {
-            return OutputFormat::github;
+        for (const auto& [name, format] :
+             {std::pair("github", OutputFormat::github), std::pair("json", OutputFormat::json)}) {
+            if (word == option + "=" + name || (word == name && argv[i - 1] == option)) {
+                return format;
+            }
         }
     }
     return OutputFormat::text;
 }
 
 int fail(const Error& error, int argc, char** argv) {
-    return fail(error.exit_code(), error_text(error, wanted_format(argc, argv)));
+    const OutputFormat format = wanted_format(argc, argv);
+    if (format == OutputFormat::json) {  // it has no bytes that a terminal takes for commands, and is not to be cut
+        (void)std::fputs(error_text(error, format).c_str(), stderr);
+        return error.exit_code();
+    }
+    return fail(error.exit_code(), error_text(error, format));
 }
 
 constexpr const char* kLost = "standard output: error: cannot be written";
@@ -167,7 +176,7 @@ int run_program(int argc, char** argv) {
         return fail(2, fmt::format("error: the operating system refused: {}{}", error.what(),
                                    files ? " (raise the limit of open files: ulimit -n 1024)" : ""));
     } catch (const std::exception& error) {
-        return std::ferror(stdout) != 0 ? fail(2, kLost) : fail(4, fmt::format("internal error: {}", error.what()));
+        return std::ferror(stdout) != 0 ? fail(2, kLost) : fail(InternalError(error.what()), argc, argv);
     }
 }
 

@@ -4,6 +4,7 @@
 #include "sim/base/text.hpp"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cctype>
@@ -118,14 +119,16 @@ std::string error_help(const std::string& code) {
 }
 
 OutputFormat output_format(const std::string& name) {
-    if (name.empty() || name == "text") {
+    static const std::map<std::string, OutputFormat> kFormats = {
+        {"text", OutputFormat::text}, {"github", OutputFormat::github}, {"json", OutputFormat::json}};
+    if (name.empty()) {
         return OutputFormat::text;
     }
-    if (name == "github") {
-        return OutputFormat::github;
+    if (const auto found = kFormats.find(name); found != kFormats.end()) {
+        return found->second;
     }
-    const std::string nearest = nearest_name(name, {"text", "github"});
-    throw ConfigError(fmt::format("--output-format cannot be '{}'{}; it is one of text, github", name,
+    const std::string nearest = nearest_name(name, {"text", "github", "json"});
+    throw ConfigError(fmt::format("--output-format cannot be '{}'{}; it is one of text, github, json", name,
                                   nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest)),
                       ErrorCode::command_line);
 }
@@ -217,11 +220,41 @@ std::string github_annotation(const Diagnostic& diagnostic, const std::string& t
     return fmt::format("::error{}::{}", where, escaped(printable(of + diagnostic.text), false));
 }
 
+std::string diagnostic_json(const Diagnostic& diagnostic, const std::string& code, const std::string& title) {
+    nlohmann::ordered_json out;
+    if (!code.empty()) {
+        out["code"] = code;
+    }
+    out["title"] = title;
+    if (!diagnostic.file.empty()) {
+        out["file"] = diagnostic.file;
+    }
+    if (diagnostic.line > 0) {
+        out["line"] = diagnostic.line;
+        out["column"] = diagnostic.column;
+    }
+    out["message"] = diagnostic.text;
+    constexpr std::string_view kBefore = "(did you mean '";
+    const std::size_t start = diagnostic.text.find(kBefore);
+    const std::size_t end = start == std::string::npos ? start : diagnostic.text.find("'?)", start);
+    if (end != std::string::npos) {
+        out["suggestion"] = diagnostic.text.substr(start + kBefore.size(), end - start - kBefore.size());
+    }
+    // A file may hold any bytes.
+    return out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 std::string error_text(const Error& error, OutputFormat format) {
     const auto* input = dynamic_cast<const ConfigError*>(&error);
     const bool internal = error.exit_code() == 4;
     const char* kind = input != nullptr ? "" : internal ? "internal error: " : "infeasible: ";
     const auto line = [&](const Diagnostic& diagnostic, const std::string& text) {
+        if (format == OutputFormat::json) {
+            return internal
+                       ? diagnostic_json(diagnostic, "", "internal error") + "\n"
+                       : diagnostic_json(diagnostic, row_of(diagnostic.code).name(), row_of(diagnostic.code).title) +
+                             "\n";
+        }
         if (internal) {
             return format == OutputFormat::github ? github_annotation(diagnostic, "internal error") + "\n"
                                                   : kind + text + "\n";

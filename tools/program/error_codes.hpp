@@ -25,13 +25,17 @@ struct ErrorRow {
 /// Help of a code, in capitals or not; empty for what is no code.
 [[nodiscard]] std::string error_help(const std::string& code);
 
-enum class OutputFormat { text, github };
+enum class OutputFormat { text, github, json };
 /// Throws ConfigError with the nearest name.
 [[nodiscard]] OutputFormat output_format(const std::string& name);
 
-/// An error on lines of their own, as people read it or as an annotation of GitHub (a workflow command).
+/// An error on lines of their own: as people read it, as annotations of GitHub (workflow commands), or as JSON objects, one a line.
 [[nodiscard]] std::string error_text(const Error& error, OutputFormat format);
 /// One annotation of a line of a file; `file` empty and `line` 0: of none.
 [[nodiscard]] std::string github_annotation(const Diagnostic& diagnostic, const std::string& title);
+/// One JSON object on a line without its end: `code` (such as E204; empty: none), `title`, `message`, and where they are known `file`,
+/// `line`, `column` and `suggestion`, the name that was probably meant.
+[[nodiscard]] std::string diagnostic_json(const Diagnostic& diagnostic, const std::string& code,
+                                          const std::string& title);
 
 }  // namespace orrery::program

@@ -7,6 +7,8 @@
 #include "tools/explain/explain.hpp"
 #include "tools/explain/sensitivity.hpp"
 #include "tools/program/commands.hpp"
+#include "tools/program/explanation_json.hpp"
+#include "tools/program/outputs.hpp"
 #include "tools/program/print_summary.hpp"
 #include "workloads/training/simulate.hpp"
 
@@ -283,13 +285,23 @@ void require_measured(double seconds) {
 
 int command_explain(const CommandLine& line, const DataDirectory& data) {
     const Scenario scenario = load_scenario(line.arguments[0], line.overrides(), data);
+    check_outputs(line, files_of(scenario));
     const Terminal terminal = line.terminal();
     ModelCache models(data);
+    if (line.has("json") && line.has("sensitivity")) {
+        throw ConfigError("--sensitivity prints a table, and is no part of --json", ErrorCode::command_line);
+    }
     Progress progress(terminal, "explaining");
     const RunOutput out = run_scenario(scenario, models, {});
     require_measured(out.summary.find(headline_metric(scenario.kind()))->value);
     const Explanation why = explain_scenario(scenario, models);
     progress.finish();
+    if (line.has("json")) {
+        write_output(line, "json", explanation_json(scenario, why));
+    }
+    if (line.text("json") == "-") {
+        return 0;
+    }
     say("{}\n", why.verdict);
     print_summary(terminal, out.summary);
     if (out.training) {
