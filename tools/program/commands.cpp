@@ -346,7 +346,7 @@ const std::map<std::string, CommandFunction>& command_functions() {
         {"list", command_list},           {"schema", command_schema},
         {"version", command_version},     {"completion", command_completion},
         {"manual", command_manual},       {"price", command_price},
-        {"compare", command_compare}};
+        {"compare", command_compare},     {"mcp", command_mcp}};
     return kFunctions;
 }
 

@@ -19,6 +19,8 @@ namespace orrery::program {
 
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 // The lines of a document that stand inside another one, so deep.
 std::string indented(const std::string& text, std::size_t depth) {
     std::string out;
@@ -34,7 +36,6 @@ std::string indented(const std::string& text, std::size_t depth) {
 
 // A million plans are written one by one: as one document in memory they would take gigabytes.
 std::string plan_json(const PlanSearch& search, const Scenario& scenario, double price) {
-    using Json = nlohmann::ordered_json;
     Json out;
     out["schema"] = "orrery-plan-1";
     out["scenario"] = scenario.name;

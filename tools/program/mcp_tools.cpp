@@ -1,0 +1,539 @@
+#include "tools/program/mcp_tools.hpp"
+
+#include "sim/base/text.hpp"
+#include "tools/driver/kind.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+
+namespace orrery::program {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kMostText = 16'000;  // characters of a small answer in words
+constexpr std::size_t kMostRows = 5;       // of the lists of a small answer
+constexpr double kDefaultLimit = 300;      // s
+constexpr double kLongestLimit = 24 * 3600;
+
+Json property(const char* type, const char* description) {
+    return {{"type", type}, {"description", description}};
+}
+
+// Arguments of more than one tool.
+Json scenario_properties() {
+    return {{"path", property("string", "File of the scenario. Give this or 'scenario'.")},
+            {"scenario",
+             {{"type", {"string", "object"}},
+              {"description",
+               "The scenario itself: YAML text, or an object with the same keys. Paths in it are relative to the "
+               "server's working directory."}}},
+            {"set",
+             {{"type", "object"},
+              {"description", "Overrides of the scenario: dotted keys and values, such as {\"plan.tensor\": 4}."}}}};
+}
+
+Json limit_property() {
+    return {{"type", "number"},
+            {"exclusiveMinimum", 0},
+            {"maximum", kLongestLimit},
+            {"description", "Wall time after which the call is given up, in seconds; 300 by default."}};
+}
+
+Json detail_property() {
+    return {{"type", "string"},
+            {"enum", {"short", "full"}},
+            {"description", "short (default): the essential figures; full: all that the command writes."}};
+}
+
+Json tool(const char* name, const char* title, const char* description, Json properties,
+          const std::vector<std::string>& required) {
+    Json schema = {{"type", "object"}, {"properties", std::move(properties)}, {"additionalProperties", false}};
+    if (!required.empty()) {
+        schema["required"] = required;
+    }
+    return {{"name", name},
+            {"title", title},
+            {"description", description},
+            {"inputSchema", schema},
+            {"annotations",
+             {{"title", title}, {"readOnlyHint", true}, {"idempotentHint", true}, {"openWorldHint", false}}}};
+}
+
+Json with(Json properties, std::initializer_list<std::pair<const char*, Json>> more) {
+    for (const auto& [name, value] : more) {
+        properties[name] = value;
+    }
+    properties["detail"] = detail_property();
+    properties["timeout_s"] = limit_property();
+    return properties;
+}
+
+std::string scalar(const Json& value) {
+    return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+// The arguments of a call, checked against the tool's schema before anything runs.
+class Arguments {
+  public:
+    Arguments(const Json& given, const Json& schema) : given_(given) {
+        if (!given.is_object()) {
+            throw InvalidParams("'arguments' must be an object");
+        }
+        const Json& properties = schema["properties"];
+        for (const auto& [name, value] : given.items()) {
+            const auto found = properties.find(name);
+            if (found == properties.end()) {
+                std::vector<std::string> names;
+                for (const auto& [known, unused] : properties.items()) {
+                    names.push_back(known);
+                }
+                const std::string near = nearest_name(name, names);
+                throw InvalidParams(fmt::format("unknown argument '{}'{}", printable(name),
+                                                near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
+            }
+            check(name, value, *found);
+        }
+        for (const Json& name : schema.value("required", Json::array())) {
+            if (!given.contains(name.get<std::string>())) {
+                throw InvalidParams(fmt::format("the argument '{}' is missing", name.get<std::string>()));
+            }
+        }
+    }
+
+    [[nodiscard]] bool has(const char* name) const { return given_.contains(name); }
+    [[nodiscard]] const Json& at(const char* name) const { return given_[name]; }
+    [[nodiscard]] std::string text(const char* name) const { return has(name) ? scalar(at(name)) : ""; }
+    [[nodiscard]] bool full() const { return text("detail") == "full"; }
+    [[nodiscard]] double limit_s() const { return has("timeout_s") ? at("timeout_s").get<double>() : kDefaultLimit; }
+
+  private:
+    static bool is(const Json& value, const std::string& type) {
+        return type == "string"    ? value.is_string()
+               : type == "object"  ? value.is_object()
+               : type == "array"   ? value.is_array()
+               : type == "integer" ? value.is_number_integer()
+               : type == "number"  ? value.is_number()
+                                   : value.is_boolean();
+    }
+    static void check(const std::string& name, const Json& value, const Json& schema) {
+        std::vector<std::string> types;
+        if (schema["type"].is_array()) {
+            types = schema["type"].get<std::vector<std::string>>();
+        } else {
+            types = {schema["type"].get<std::string>()};
+        }
+        if (std::none_of(types.begin(), types.end(), [&](const std::string& type) { return is(value, type); })) {
+            throw InvalidParams(fmt::format("the argument '{}' must be of type {}", name, fmt::join(types, " or ")));
+        }
+        if (schema.contains("enum") &&
+            std::find(schema["enum"].begin(), schema["enum"].end(), value) == schema["enum"].end()) {
+            throw InvalidParams(fmt::format("the argument '{}' must be one of {}", name, schema["enum"].dump()));
+        }
+        if (value.is_number()) {
+            const double number = value.get<double>();
+            if ((schema.contains("minimum") && number < schema["minimum"].get<double>()) ||
+                (schema.contains("exclusiveMinimum") && number <= schema["exclusiveMinimum"].get<double>()) ||
+                (schema.contains("maximum") && number > schema["maximum"].get<double>())) {
+                throw InvalidParams(fmt::format("the argument '{}' is out of range", name));
+            }
+        }
+    }
+
+    const Json& given_;
+};
+
+// A command line that is being put together.
+struct Words {
+    std::vector<std::string> words;
+    std::string input;
+
+    // Not "--name value": a value may begin with a dash.
+    void option(const char* name, const std::string& value) { words.push_back(fmt::format("--{}={}", name, value)); }
+    // Each that is given, as the option of the same name.
+    void options(const Arguments& arguments, std::initializer_list<const char*> names) {
+        for (const char* name : names) {
+            if (arguments.has(name)) {
+                std::string option_name = name;
+                std::replace(option_name.begin(), option_name.end(), '_', '-');
+                option(option_name.c_str(), arguments.text(name));
+            }
+        }
+    }
+    // "--" ends the options: an argument may begin with a dash.
+    void scenario(const Arguments& arguments) {
+        if (arguments.has("path") == arguments.has("scenario")) {
+            throw InvalidParams("give either 'path' or 'scenario'");
+        }
+        if (arguments.has("set")) {
+            for (const auto& [key, value] : arguments.at("set").items()) {
+                option("set", fmt::format("{}={}", key, scalar(value)));
+            }
+        }
+        if (arguments.has("path")) {
+            if (arguments.text("path") == "-") {
+                throw InvalidParams("the server's standard input is the protocol's; give the scenario as 'scenario'");
+            }
+            words.insert(words.end(), {"--", arguments.text("path")});
+        } else {
+            const Json& given = arguments.at("scenario");
+            input = given.is_string() ? given.get<std::string>() : given.dump(1);
+            words.insert(words.end(), {"--", "-"});
+        }
+    }
+};
+
+Json text_result(const std::string& text, bool error) {
+    Json out = {{"content", Json::array({Json{{"type", "text"}, {"text", text}}})}};
+    out["isError"] = error;
+    return out;
+}
+
+Json json_result(const Json& value) {
+    Json out = text_result(value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), false);
+    out["structuredContent"] = value;
+    return out;
+}
+
+// The errors of a command: the diagnostics as they are where it wrote some.
+Json error_result(const Invocation& ended) {
+    Json diagnostics = Json::array();
+    std::string rest;
+    for (const std::string_view line : split(ended.errors, '\n')) {
+        Json one = Json::parse(line, nullptr, false);
+        if (one.is_object()) {
+            diagnostics.push_back(std::move(one));
+        } else if (!line.empty()) {
+            rest += std::string(line) + "\n";
+        }
+    }
+    Json value = {{"exit_code", ended.code}, {"errors", std::move(diagnostics)}};
+    if (!rest.empty()) {
+        value["text"] = rest.substr(0, kMostText);
+    }
+    Json out = json_result(value);
+    out["isError"] = true;
+    return out;
+}
+
+// A long text cut at the end of a line.
+std::string cut(const std::string& text) {
+    if (text.size() <= kMostText) {
+        return text;
+    }
+    const std::size_t end = text.rfind('\n', kMostText);
+    return text.substr(0, end == std::string::npos ? kMostText : end) + "\n[cut; ask with detail: full, or for less]\n";
+}
+
+// Metrics by name with quantiles as "ttft_s.p99", each as {value, unit} and its interval where there is one.
+void add_metrics(Json& out, const std::string& name, const Json& value) {
+    if (!value.is_object()) {
+        return;
+    }
+    if (!value.contains("value")) {
+        for (const auto& [part, inner] : value.items()) {
+            add_metrics(out, name.empty() ? part : name + "." + part, inner);
+        }
+        return;
+    }
+    if (value["value"].is_null()) {
+        return;
+    }
+    Json one = {{"value", value["value"]}, {"unit", value["unit"]}};
+    for (const char* side : {"low", "high"}) {
+        if (value.contains(side) && !value[side].is_null()) {
+            one[side] = value[side];
+        }
+    }
+    out[name] = one;
+}
+
+void keep_first(Json& value, const char* list, std::size_t most) {
+    if (value.contains(list) && value[list].size() > most) {
+        value[list].erase(value[list].begin() + static_cast<std::ptrdiff_t>(most), value[list].end());
+    }
+}
+
+Json small_summary(const Json& full) {
+    Json metrics = Json::object();
+    add_metrics(metrics, "", full["metrics"]);
+    Json out = {{"scenario", full["scenario"]}, {"kind", full["kind"]}, {"metrics", metrics}};
+    for (const char* part : {"breakdown", "expectations"}) {
+        if (full.contains(part) && !full[part].empty()) {
+            out[part] = full[part];
+        }
+    }
+    if (full.contains("notes") && !full["notes"].empty()) {
+        out["notes"] = full["notes"];
+    }
+    return out;
+}
+
+Json small_explanation(Json full) {
+    for (const char* list : {"critical_path", "bounds", "what_ifs", "kernels", "transfers", "requests"}) {
+        keep_first(full, list, kMostRows);
+    }
+    // Of the values only those that nobody measured or published: they are where a prediction may be wrong.
+    Json assumed = Json::array();
+    for (const Json& value : full["values"]) {
+        if (value.contains("how") && value["how"] == "assumed") {
+            assumed.push_back(value["path"]);
+        }
+    }
+    full.erase("values");
+    full.erase("iterations");
+    full["assumed_values"] = assumed;
+    keep_first(full, "assumed_values", 2 * kMostRows);
+    return full;
+}
+
+Json run_tool(const Arguments& arguments, const RunCommand& run) {
+    Words line{{"run", "--json=-"}, {}};
+    line.options(arguments, {"seed"});
+    line.scenario(arguments);
+    const Invocation ended = run(line.words, line.input, arguments.limit_s());
+    const Json full = Json::parse(ended.output, nullptr, false);
+    if (!full.is_object() || ended.code > 1) {
+        return error_result(ended);
+    }
+    Json out = json_result(arguments.full() ? full : small_summary(full));
+    if (ended.code == 1) {  // the run is fine, and an expectation of the scenario is not met
+        out["isError"] = true;
+    }
+    return out;
+}
+
+Json plan_tool(const Arguments& arguments, const RunCommand& run) {
+    Words line{{"plan", "--json=-"}, {}};
+    line.options(arguments, {"simulate", "nodes", "price"});
+    line.scenario(arguments);
+    const Invocation ended = run(line.words, line.input, arguments.limit_s());
+    Json found = Json::parse(ended.output, nullptr, false);
+    if (!found.is_object() || ended.code != 0) {
+        return error_result(ended);
+    }
+    if (!arguments.full()) {
+        keep_first(found, "plans",
+                   arguments.has("top") ? arguments.at("top").get<std::size_t>() : std::size_t{kMostRows});
+    }
+    return json_result(found);
+}
+
+Json explain_tool(const Arguments& arguments, const RunCommand& run) {
+    Words line{{"explain", "--json=-"}, {}};
+    line.options(arguments, {"seed"});
+    line.scenario(arguments);
+    const Invocation ended = run(line.words, line.input, arguments.limit_s());
+    const Json full = Json::parse(ended.output, nullptr, false);
+    if (!full.is_object() || ended.code != 0) {
+        return error_result(ended);
+    }
+    return json_result(arguments.full() ? full : small_explanation(full));
+}
+
+Json price_tool(const Arguments& arguments, const RunCommand& run) {
+    Words line{{"price", "--json=-"}, {}};
+    line.options(arguments, {"device", "node", "dtype", "kv_dtype", "kernels", "library"});
+    line.words.insert(line.words.end(), {"--", arguments.text("operation")});
+    if (arguments.has("shape")) {
+        for (const auto& [name, value] : arguments.at("shape").items()) {
+            line.words.push_back(fmt::format("{}={}", name, scalar(value)));
+        }
+    }
+    const Invocation ended = run(line.words, line.input, arguments.limit_s());
+    const Json rows = Json::parse(ended.output, nullptr, false);
+    return rows.is_array() && rows.size() == 1 && ended.code == 0 ? json_result(rows[0]) : error_result(ended);
+}
+
+Json validate_tool(const Arguments& arguments, const RunCommand& run) {
+    if (arguments.has("suite")) {
+        for (const char* other : {"path", "scenario", "set"}) {
+            if (arguments.has(other)) {
+                throw InvalidParams(fmt::format("give either 'suite' or '{}'", other));
+            }
+        }
+        const Invocation ended = run({"validate", "--", arguments.text("suite")}, "", arguments.limit_s());
+        return ended.code > 1 ? error_result(ended)
+                              : text_result(arguments.full() ? ended.output : cut(ended.output), ended.code == 1);
+    }
+    Words line{{"run", "--dry-run"}, {}};
+    line.scenario(arguments);
+    const Invocation ended = run(line.words, line.input, arguments.limit_s());
+    return ended.code == 0 ? json_result({{"valid", true}, {"text", ended.output}}) : error_result(ended);
+}
+
+Json help_tool(const Arguments& arguments, const RunCommand& run) {
+    std::vector<std::string> words = {"help", "--"};
+    for (const char* name : {"topic", "key"}) {
+        if (arguments.has(name)) {
+            words.push_back(arguments.text(name));
+        }
+    }
+    if (arguments.has("key") && !arguments.has("topic")) {
+        throw InvalidParams("'key' is a key of the kind that 'topic' names");
+    }
+    if (words.size() == 2) {
+        words.pop_back();
+    }
+    const Invocation ended = run(words, "", arguments.limit_s());
+    return ended.code == 0 ? text_result(arguments.full() ? ended.output : cut(ended.output), false)
+                           : error_result(ended);
+}
+
+struct McpTool {
+    Json description;
+    Json (*call)(const Arguments&, const RunCommand&);
+};
+
+const std::vector<McpTool>& tool_table() {
+    const auto integer = [](const char* description) {
+        return Json{{"type", "integer"}, {"minimum", 1}, {"maximum", 100'000}, {"description", description}};
+    };
+    const Json seed = {{"type", "integer"}, {"minimum", 0}, {"description", "Seed of all random streams."}};
+    static const std::vector<McpTool> kTools = {
+        {tool("run", "Simulate a scenario",
+              "Simulates a scenario (training, serving, collective, network, replay, cluster or rl) and returns its "
+              "metrics with units and, where calibrated, 90 % intervals, the breakdown of the time and notes.",
+              with(scenario_properties(), {{"seed", seed}}), {}),
+         run_tool},
+        {tool(
+             "plan", "Search for the best plan",
+             "Finds the best parallel plans of a training scenario or the best replicas of a serving one. Each plan is "
+             "a list of overrides to run with.",
+             with(scenario_properties(),
+                  {{"top", integer("Plans to return; 5 by default.")},
+                   {"simulate",
+                    integer("Plans to simulate in full, best estimates first; 50 by default (serving: 20).")},
+                   {"nodes", property("string", "Cluster sizes to search, such as 64,128.")},
+                   {"price", property("number", "Price of a GPU hour: adds the cost of 10^9 tokens.")}}),
+             {}),
+         plan_tool},
+        {tool("explain", "Explain a run",
+              "Says why a run takes as long as it does: verdict, critical path, what bounds each part, what 10 % more "
+              "of "
+              "each resource would save, and which inputs are assumed.",
+              with(scenario_properties(), {{"seed", seed}}), {}),
+         explain_tool},
+        {tool("price", "Price a kernel or collective",
+              "Predicts the time of one kernel on a device (gemm, attention_decode, ...) or one collective on a node "
+              "(all_reduce, ...), with its spread, what binds it and the source.",
+              with(Json::object(),
+                   {{"operation", property("string", "Name of the operation, such as gemm.")},
+                    {"shape",
+                     property("object", "Sizes of the operation, such as {\"m\": 4096, \"n\": 14336, \"k\": 4096}.")},
+                    {"device", property("string", "Device of a kernel, such as h100-sxm.")},
+                    {"node", property("string", "Node of a collective, such as dgx-h100.")},
+                    {"dtype", property("string", "Format of the operands; bf16 by default.")},
+                    {"kv_dtype", property("string", "Format of cached keys and values of attention.")},
+                    {"kernels", property("string", "Kernel set of a library.")},
+                    {"library", property("string", "Library of collectives: nccl, vllm, sglang or trtllm.")}}),
+              {"operation"}),
+         price_tool},
+        {tool("validate", "Check a scenario, or the simulator's accuracy",
+              "With a scenario: checks it without running and returns every error with line, column and the nearest "
+              "valid name. With 'suite': compares predictions with measured runs.",
+              with(scenario_properties(),
+                   {{"suite",
+                     {{"type", "string"},
+                      {"enum", {"compute", "training", "collectives", "devices", "serving", "faults", "energy"}},
+                      {"description", "Suite of measured runs to compare with, instead of a scenario."}}}}),
+              {}),
+         validate_tool},
+        {tool("help", "Look up a command, key, metric or error",
+              "Explains a command (topic: plan), the keys of a kind of scenario (topic: training) or one of them (key: "
+              "plan.tensor), a metric (topic: ttft_s) or an error code (topic: E204). Without a topic: all commands.",
+              with(Json::object(), {{"topic", property("string", "What to explain.")},
+                                    {"key", property("string", "A key of the kind named by 'topic'.")}}),
+              {}),
+         help_tool}};
+    return kTools;
+}
+
+struct McpResource {
+    std::string uri, name, description, type;
+    std::vector<std::string> command;
+};
+
+std::vector<McpResource> resource_table() {
+    std::vector<McpResource> out = {{"orrery://schema/scenario",
+                                     "scenario schema",
+                                     "JSON Schema of scenarios of all kinds",
+                                     "application/schema+json",
+                                     {"schema"}},
+                                    {"orrery://schema/sweep",
+                                     "sweep schema",
+                                     "JSON Schema of sweeps",
+                                     "application/schema+json",
+                                     {"schema", "sweep"}},
+                                    {"orrery://schema/summary",
+                                     "summary schema",
+                                     "JSON Schema of what a run returns",
+                                     "application/schema+json",
+                                     {"schema", "summary"}},
+                                    {"orrery://reference",
+                                     "reference",
+                                     "Reference of the scenario language",
+                                     "text/markdown",
+                                     {"help", "reference"}}};
+    for (const std::string& kind : scenario_kind_names()) {
+        out.push_back({"orrery://schema/" + kind,
+                       kind + " schema",
+                       "JSON Schema of scenarios of kind " + kind,
+                       "application/schema+json",
+                       {"schema", kind}});
+    }
+    return out;
+}
+
+// A command's output may hold any bytes of files.
+std::string text_of(const Json& value) {
+    return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace
+
+std::string mcp_tools() {
+    Json out = Json::array();
+    for (const McpTool& one : tool_table()) {
+        out.push_back(one.description);
+    }
+    return text_of(out);
+}
+
+std::string call_mcp_tool(const std::string& name, const std::string& arguments, const RunCommand& run) {
+    std::vector<std::string> names;
+    for (const McpTool& one : tool_table()) {
+        names.push_back(one.description["name"].get<std::string>());
+        if (names.back() == name) {
+            const Json given = Json::parse(arguments);
+            return text_of(one.call(Arguments(given, one.description["inputSchema"]), run));
+        }
+    }
+    throw InvalidParams(fmt::format("unknown tool '{}'; it is one of {}", printable(name), fmt::join(names, ", ")));
+}
+
+std::string mcp_resources() {
+    Json out = Json::array();
+    for (const McpResource& one : resource_table()) {
+        out.push_back({{"uri", one.uri}, {"name", one.name}, {"description", one.description}, {"mimeType", one.type}});
+    }
+    return text_of(out);
+}
+
+std::string read_mcp_resource(const std::string& uri, const RunCommand& run) {
+    for (const McpResource& one : resource_table()) {
+        if (one.uri == uri) {
+            const Invocation ended = run(one.command, "", kDefaultLimit);
+            ORRERY_ASSERT(ended.code == 0);
+            return text_of(
+                {{"contents", Json::array({Json{{"uri", uri}, {"mimeType", one.type}, {"text", ended.output}}})}});
+        }
+    }
+    throw InvalidParams(fmt::format("unknown resource '{}'", printable(uri)));
+}
+
+}  // namespace orrery::program
