@@ -377,6 +377,12 @@ Fabric fabric_of(const Scenario& scenario) {
 }
 
 DataDirectory find_data_directory(const std::string& program) {
+    // The Python module runs inside another program, names itself and has its data beside it.
+    if (const std::filesystem::path module(program); module.extension() == ".so") {
+        const std::filesystem::path bundled = module.parent_path() / "share" / "orrery";
+        return DataDirectory(std::filesystem::exists(bundled / "models" / "data") ? bundled.string()
+                                                                                  : ORRERY_SOURCE_DIR);
+    }
     std::error_code failed;
     const std::filesystem::path real = std::filesystem::read_symlink("/proc/self/exe", failed);
     const std::filesystem::path base = failed ? std::filesystem::path(program) : real;

@@ -1,91 +1,65 @@
-// The Python module: orrery.run and orrery.sweep. Optional: cmake -DORRERY_PYTHON=ON.
-//
-//   import orrery, pandas
-//   summary = orrery.run("scenario.yaml", ["plan.tensor=4"])            # the JSON summary as a dict
-//   summary = orrery.run({"orrery": 1, "kind": "collective", ...})      # a scenario, or a sweep, as a dict of the same keys
-//   rows = orrery.sweep("sweep.yaml", "results.sqlite", jobs=2)         # one dict a point
-//   frame = pandas.DataFrame(rows)
+// The compiled part of the Python package: a command line in a child process, without the interpreter's lock. What users see is in
+// the package beside this file.
 
-#include "tools/driver/run.hpp"
-#include "tools/driver/scenario.hpp"
-#include "tools/sweep/run_sweep.hpp"
-#include "tools/sweep/table.hpp"
-#include "tools/sweep/worker_pool.hpp"
+#include "tools/program/entry.hpp"
+#include "tools/program/invoke.hpp"
 
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
-#include <variant>
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
 
 namespace py = pybind11;
 
 namespace {
 
-orrery::DataDirectory data_directory() {
-    return orrery::find_data_directory("");
-}
+/// Ends the commands that were started with it, from any thread.
+struct Stop {
+    std::atomic<bool> asked = false;
+};
 
-py::object from_json(const std::string& text) {
-    return py::module_::import("json").attr("loads")(text);
-}
-
-// A dict as YAML, of which JSON is a part: errors name the line that json.dumps(..., indent=1) has.
-orrery::YamlNode tree_of(const py::dict& dict) {
-    using namespace py::literals;
-    const auto text = py::module_::import("json").attr("dumps")(dict, "indent"_a = 1).cast<std::string>();
-    return orrery::parse_yaml(text, "dict");
-}
-
-orrery::Scenario scenario_of(const std::variant<std::string, py::dict>& given, const std::vector<std::string>& set,
-                             const orrery::DataDirectory& data) {
-    if (const auto* path = std::get_if<std::string>(&given)) {
-        return orrery::load_scenario(*path, set, data);
+py::object invoke(const std::vector<std::string>& words, const std::string& input, const std::shared_ptr<Stop>& stop) {
+    std::optional<orrery::program::Invocation> ended;
+    {
+        const py::gil_scoped_release release;
+        ended = orrery::program::invoke(words, input, [&] {
+            if (stop != nullptr && stop->asked) {
+                return true;
+            }
+            const py::gil_scoped_acquire acquire;
+            if (PyErr_CheckSignals() != 0) {  // Ctrl-C, or what a handler of the caller's own raised
+                throw py::error_already_set();
+            }
+            return false;
+        });
     }
-    orrery::YamlNode root = tree_of(std::get<py::dict>(given));
-    for (const std::string& assignment : set) {
-        orrery::apply_override(root, assignment);
+    if (!ended) {
+        return py::none();
     }
-    return orrery::read_scenario(root, "dict", data);
+    return py::make_tuple(ended->code, py::bytes(ended->output), py::bytes(ended->errors));
 }
 
-orrery::SweepSpec sweep_of(const std::variant<std::string, py::dict>& given, const std::vector<std::string>& set,
-                           const orrery::DataDirectory& data) {
-    if (const auto* path = std::get_if<std::string>(&given)) {
-        return orrery::load_sweep(*path, set, data);
+int run_program(const std::vector<std::string>& words) {
+    std::vector<std::string> copies = words;
+    std::vector<char*> arguments;
+    for (std::string& word : copies) {
+        arguments.push_back(word.data());
     }
-    return orrery::read_sweep(tree_of(std::get<py::dict>(given)), "dict", ".", set, data);
-}
-
-py::object run(const std::variant<std::string, py::dict>& scenario, const std::vector<std::string>& set) {
-    const orrery::DataDirectory data = data_directory();
-    orrery::ModelCache models(data);
-    return from_json(to_json(orrery::run_scenario(scenario_of(scenario, set, data), models, {}).summary, false));
-}
-
-py::object sweep(const std::variant<std::string, py::dict>& sweep, const std::string& database, unsigned jobs,
-                 bool resume, const std::vector<std::string>& set) {
-    const orrery::DataDirectory data = data_directory();
-    orrery::SweepOptions options;
-    options.database = database;
-    options.workers = jobs > 0 ? jobs : orrery::available_cores();
-    options.resume = resume;
-    options.version = ORRERY_VERSION;
-    (void)orrery::run_sweep(sweep_of(sweep, set, data), data, options);
-    const orrery::ResultStore store(database, orrery::ResultStore::Mode::read);
-    return from_json(to_json(orrery::read_table(store)));
+    arguments.push_back(nullptr);
+    return orrery::program::run_program(static_cast<int>(words.size()), arguments.data());
 }
 
 }  // namespace
 
-PYBIND11_MODULE(orrery, module) {
-    module.doc() = "Orrery: a discrete-event simulator of AI clusters";
+PYBIND11_MODULE(_orrery, module) {
     module.attr("__version__") = ORRERY_VERSION;
-    py::register_exception<orrery::Error>(module, "Error");
-    module.def("run", &run, py::arg("scenario"), py::arg("set") = std::vector<std::string>(),
-               "Simulates a scenario, a file or a dict (whose files lie in the working directory); returns its summary "
-               "as a dict. `set`: key.path=value overrides.");
-    module.def(
-        "sweep", &sweep, py::arg("sweep"), py::arg("database"), py::arg("jobs") = 0, py::arg("resume") = false,
-        py::arg("set") = std::vector<std::string>(),
-        "Runs a sweep, a file or a dict, into a database; returns one dict a point, which pandas.DataFrame takes.");
+    py::class_<Stop, std::shared_ptr<Stop>>(module, "Stop").def(py::init<>()).def("set", [](Stop& stop) {
+        stop.asked = true;
+    });
+    module.def("invoke", &invoke, py::arg("words"), py::arg("input"), py::arg("stop") = nullptr,
+               "Runs a command line in a child process; returns (exit code, output, errors), or None when stopped.");
+    module.def("run_program", &run_program, py::arg("words"), "The program itself, in this process.");
 }
