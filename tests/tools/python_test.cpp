@@ -1,4 +1,4 @@
-// The Python package that the build made.
+// The Python package that the build made, and the wheel that it becomes.
 
 #include "tests/support/command.hpp"
 
@@ -74,4 +74,43 @@ TEST_CASE("Results in Python are shown as HTML and become data frames") {
 }
 TEST_CASE("The Python package is imported within 50 ms") {
     run_python_test("import_time");
+}
+
+TEST_CASE("A wheel is installed without a compiler or a network, and three lines give a result") {
+    if (!has_module()) {
+        return;
+    }
+    if (shell_command("command -v patchelf && python3 -c 'import venv, ensurepip'").code != 0) {
+        MESSAGE("skipped: a wheel needs patchelf and python3-venv");
+        return;
+    }
+    const Folder folder;
+    const std::string where = folder.file("wheel");
+    const Outcome built =
+        shell_command(fmt::format("{}/tools/wheel {} {}", ORRERY_SOURCE_DIR, build_folder().string(), where));
+    INFO(built.text);
+    REQUIRE(built.code == 0);
+    // Of the environment only what a shell has: no library path of the build, and a folder that holds no package.
+    const std::string bare = fmt::format("cd {} && env -i PATH=$PATH HOME={} ", where, where);
+    const Outcome installed = shell_command(bare + "python3 -m venv v && v/bin/pip install --no-index *.whl");
+    INFO(installed.text);
+    REQUIRE(installed.code == 0);
+    const std::string lines = fmt::format(
+        "import orrery\nsummary = orrery.run('{}/v/lib/python3.'+str(__import__('sys').version_info[1])+"
+        "'/site-packages/orrery/share/orrery/scenarios/training/gpt3-175b-1024xA100.yaml')\n"
+        "print(summary.value('iteration_time_s'))\n",
+        where);
+    const Outcome ran = shell_command(bare + "v/bin/python " + folder.file("three.py", lines));
+    INFO(ran.text);
+    CHECK(ran.code == 0);
+    CHECK(std::stod(ran.text) == doctest::Approx(29.8).epsilon(0.2));
+    // Every library that is no part of the system comes from the wheel, and the data too.
+    const Outcome needed = shell_command(fmt::format("ldd {}/v/lib/python3.*/site-packages/orrery/_orrery*.so", where));
+    for (const char* library : {"boost_program_options", "yaml-cpp", "fmt", "CbcSolver", "protobuf"}) {
+        const auto at = needed.text.find(fmt::format("=> {}/v/lib", where), needed.text.find(library));
+        CHECK_MESSAGE(at != std::string::npos, library);
+    }
+    CHECK(needed.text.find("not found") == std::string::npos);
+    CHECK(shell_command(bare + "v/bin/orrery version").text.find("site-packages/orrery/share/orrery") !=
+          std::string::npos);
 }
