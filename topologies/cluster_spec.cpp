@@ -16,7 +16,7 @@ void describe(Fields& fields, NodeSpec& node) {
     fields.integer({"gpus", "GPUs in a node", false, 1, 1024}, node.gpus);
     fields.section({"gpu", "the device: a preset or its constants", true}, kDevicePresets,
                    [&](Fields& inner) { describe(inner, node.gpu); });
-    fields.enumeration({"intra", "what joins the GPUs of a node"}, {"nvswitch", "mesh", "pcie"}, node.intra);
+    fields.enumeration({"intra", "network of the GPUs in a node"}, {"nvswitch", "mesh", "pcie"}, node.intra);
     fields.sourced({"intra_bandwidth", "bandwidth inside the node, a GPU and direction (mesh: a pair)", false, 0, 1e14},
                    Dimension::rate, node.intra_bandwidth);
     fields.sourced({"package_bandwidth", "mesh: between the two dies of a package, a direction (GPUs 0 and 1, 2 and 3)",
@@ -61,7 +61,7 @@ double NodeSpec::host_rate(double devices) const {
 static const PresetKind kFabricPresets{"fabric", "topologies/data/fabrics"};
 
 static void describe(Fields& fields, FabricSpec& fabric) {
-    fabric.topology.describe_choice(fields, {"kind", "how the switches are arranged"});
+    fabric.topology.describe_choice(fields, {"kind", "arrangement of the switches"});
     fabric.topology.describe_parameters(fields);
     fields.quantity({"link", "rate of a host link (0: the NIC's)", false, 0, 1e14}, Dimension::rate, fabric.link);
     fields.quantity({"latency", "latency of a link, its switch included", false, 0, 1}, Dimension::time,
@@ -71,21 +71,22 @@ static void describe(Fields& fields, FabricSpec& fabric) {
 static void describe(Fields& fields, GroupSpec& group) {
     fields.text({"name", "name of the group", true}, group.name);
     fields.integer({"nodes", "nodes of the group", true, 1, 1'000'000}, group.nodes);
-    fields.section({"node", "what its nodes are: a preset or its parts", true}, kNodePresets,
+    fields.section({"node", "hardware of the group's nodes: a preset or its parts", true}, kNodePresets,
                    [&](Fields& inner) { describe(inner, group.node); });
     fields.optional(
-        {"fabric", "what joins its own nodes; the cluster's fabric then joins one further NIC of every node"},
+        {"fabric", "network of the group's own nodes; the cluster's fabric then joins one further NIC of every node"},
         kFabricPresets, group.has_fabric, [&](Fields& inner) { describe(inner, group.fabric); });
 }
 
 static void describe(Fields& fields, PowerBudget& power) {
-    fields.quantity({"rack", "of a rack; 0 W: none", false, 0, 1e9}, Dimension::power, power.rack);
+    fields.quantity({"rack", "power limit of a rack; 0 W: none", false, 0, 1e9}, Dimension::power, power.rack);
     fields.when(power.rack > 0, "a budget of a rack", [&](Fields& same) {
         same.integer({"nodes_per_rack", "nodes that share the budget of one rack", false, 1, 1 << 20},
                      power.nodes_per_rack);
     });
-    fields.quantity({"cluster", "of all nodes; 0 W: none", false, 0, 1e12}, Dimension::power, power.cluster);
-    fields.quantity({"beside", "what a node takes beside its GPUs", false, 0, 1e6}, Dimension::power, power.beside);
+    fields.quantity({"cluster", "power limit of all nodes together; 0 W: none", false, 0, 1e12}, Dimension::power,
+                    power.cluster);
+    fields.quantity({"beside", "power of a node beside its GPUs", false, 0, 1e6}, Dimension::power, power.beside);
     fields.enumeration({"sharing", "each GPU its equal share, or what some cannot draw goes to the others"},
                        {"equal", "demand"}, power.sharing);
 }
@@ -124,13 +125,13 @@ void describe(Fields& fields, ClusterSpec& cluster) {
     fields.integer({"nodes", "number of nodes", false, 0, 1'000'000}, written ? none : cluster.nodes);
     fields.integer({"hosts", "instead of nodes: bare hosts with one NIC each", false, 0, 1'000'000}, cluster.hosts);
     bool one_kind = !written && (cluster.has_node || cluster.nodes > 0);
-    fields.optional({"node", "what a node is: a preset or its parts"}, kNodePresets, one_kind,
+    fields.optional({"node", "hardware of a node: a preset or its parts"}, kNodePresets, one_kind,
                     [&](Fields& inner) { describe(inner, cluster.node); });
     cluster.has_node = cluster.has_node || one_kind;
     fields.items({"groups", "groups of nodes in place of nodes, each of one kind, in this order; empty: none"},
                  cluster.groups, [](Fields& inner, GroupSpec& group) { describe(inner, group); });
     cluster.mixed = !cluster.groups.empty();
-    fields.section({"fabric", "what joins the nodes: a preset or its parts"}, kFabricPresets,
+    fields.section({"fabric", "network of the nodes: a preset or its parts"}, kFabricPresets,
                    [&](Fields& inner) { describe(inner, cluster.fabric); });
     fields.optional({"power", "budgets of power: the clocks of GPUs keep to them"}, cluster.power.given,
                     [&](Fields& inner) { describe(inner, cluster.power); });

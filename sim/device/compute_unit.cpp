@@ -14,17 +14,18 @@ double PimSpec::peak(double element_bytes) const {
 }
 
 static void describe(Fields& fields, ComputeUnit& unit) {
-    fields.text({"name", "what the vendor calls it"}, unit.name);
-    fields.enumeration({"kind", "what it can do: products, or everything else"}, {"systolic", "vector"}, unit.kind);
-    fields.integer({"count", "how many of them share the work", false, 1, 1e6}, unit.count);
+    fields.text({"name", "vendor's name of the unit"}, unit.name);
+    fields.enumeration({"kind", "work that the unit does: products, or everything else"}, {"systolic", "vector"},
+                       unit.kind);
+    fields.integer({"count", "number of units that share the work", false, 1, 1e6}, unit.count);
     fields.sourced({"clock", "clock of the unit", true, 1e6, 1e11}, Dimension::frequency, unit.clock);
     if (unit.kind == UnitKind::systolic || fields.names_all()) {
         fields.integer({"rows", "rows of the array", false, 1, 1e5}, unit.rows);
         fields.integer({"columns", "columns of the array", false, 1, 1e5}, unit.columns);
-        fields.enumeration({"dataflow", "which operand stays in the array"}, dataflow_names(), unit.dataflow);
+        fields.enumeration({"dataflow", "operand that stays in the array"}, dataflow_names(), unit.dataflow);
         fields.enumeration({"folds",
-                            "what tiles of a product hide from one another: nothing, the loading of what stays, or "
-                            "filling and draining too"},
+                            "work that successive tiles of a product overlap: none, loading of the stationary operand, "
+                            "or filling and draining too"},
                            folds_names(), unit.folds);
         fields.number({"density", "share of pruned weights that is left, where products skip the rest (0.5: 2 of 4)",
                        false, 1e-3, 1},
@@ -48,7 +49,7 @@ static void describe(Fields& fields, PimSpec& pim) {
     fields.boolean({"products", "weights lie in the banks too, which multiply them by one vector at a time"},
                    pim.products);
     fields.boolean({"attention", "keys and values lie in the banks, which do the attention of decoding"}, pim.attends);
-    fields.enumeration({"key_rows", "what a row of keys holds: several tokens of a head, or the heads of a token"},
+    fields.enumeration({"key_rows", "content of a row of keys: several tokens of a head, or the heads of a token"},
                        {"tokens", "heads"}, pim.key_rows);
     fields.boolean({"packed_values", "dimensions of sequences shorter than a row share it"}, pim.packed_values);
     fields.sourced({"row", "bytes of a row of a bank", true, 32, 1e6}, Dimension::bytes, pim.row);

@@ -99,7 +99,8 @@ void describe(Fields& fields, DeviceSpec& device) {
         {"power_knee", "fraction of flops_bf16 from where the power limit slows long runs (0: nowhere)", false, 0, 1},
         Dimension::fraction, device.power_knee);
     fields.sourced(
-        {"power_delay", "after which the limit acted in the sweep behind the fitted kernels (0: never)", false, 0, 1},
+        {"power_delay", "time after which the power limit acted in the sweep behind the fitted kernels (0: never)",
+         false, 0, 1},
         Dimension::time, device.power_delay);
     fields.sourced({"cache", "capacity of the last-level cache", false, 0, 1e12}, Dimension::bytes, device.cache);
     fields.sourced({"launch", "gap between kernels of one stream", true, 0, 1e-3}, Dimension::time, device.launch);
@@ -123,7 +124,7 @@ void describe(Fields& fields, DeviceSpec& device) {
     fields.sourced({"energy_per_byte", "pJ of a byte through the main memory, above active_power", false, 0, 1e6},
                    Dimension::number, device.energy_per_byte);
     fields.sourced({"power_limit",
-                    "that the clock of the units is lowered for, while memory keeps its own; needs active_power, "
+                    "power to which the clock of the units is lowered, while memory keeps its own; needs active_power, "
                     "energy_per_flop and energy_per_byte (0: tdp)",
                     false, 0, 1e5},
                    Dimension::power, device.power_limit);

@@ -9,7 +9,7 @@ void describe(Fields& fields, DpuSpec& dpu) {
     fields.text({"name", "marketing name"}, dpu.name);
     fields.integer({"per_rank", "cores that a copy reaches together", false, 1, 4096}, dpu.per_rank);
     fields.integer({"pipeline", "cycles between two instructions of a thread", false, 1, 1000}, dpu.pipeline);
-    fields.sourced({"clock", "of the cores", true, 1e6, 1e11}, Dimension::frequency, dpu.clock);
+    fields.sourced({"clock", "clock of the cores", true, 1e6, 1e11}, Dimension::frequency, dpu.clock);
     fields.sourced({"core_rate", "copies between the host and one core", true, 1, 1e13}, Dimension::rate,
                    dpu.core_rate);
     fields.sourced({"rank_rate", "copies between the host and a rank", true, 1, 1e13}, Dimension::rate, dpu.rank_rate);

@@ -63,37 +63,39 @@ std::size_t NodeHost::dram() const {
 }
 
 static void describe(Fields& fields, MemoryTier& tier) {
-    fields.text({"name", "what plans call it by", true}, tier.name);
+    fields.text({"name", "name of the tier in plans", true}, tier.name);
     fields.enumeration({"medium", "memory of the processor, memory behind CXL, or drives"}, {"dram", "cxl", "nvme"},
                        tier.medium);
     fields.integer({"units", "memory controllers, cards or drives that data are striped over", false, 1, 10'000},
                    tier.units);
-    fields.sourced({"capacity", "of a unit", true, 1, 1e18}, Dimension::bytes, tier.capacity);
+    fields.sourced({"capacity", "capacity of a unit", true, 1, 1e18}, Dimension::bytes, tier.capacity);
     fields.sourced({"read", "rate of a unit when all is read", true, 1, 1e15}, Dimension::rate, tier.read);
     fields.sourced({"write", "rate of a unit when all is written (0: as read)", false, 0, 1e15}, Dimension::rate,
                    tier.write);
-    fields.sourced({"latency", "of an access", false, 0, 1}, Dimension::time, tier.latency);
-    fields.quantity({"granularity", "of an access, of which transfers are multiples", false, 1, 1e9}, Dimension::bytes,
-                    tier.granularity);
+    fields.sourced({"latency", "latency of an access", false, 0, 1}, Dimension::time, tier.latency);
+    fields.quantity({"granularity", "size of an access; transfers are multiples of it", false, 1, 1e9},
+                    Dimension::bytes, tier.granularity);
     fields.integer({"requests", "accesses that a unit takes at a time (0: as many as its rate needs)", false, 0, 1e9},
                    tier.requests);
-    fields.integer({"link_generation", "of PCIe that a unit is behind (0: on the memory bus)", false, 0, 6},
+    fields.integer({"link_generation", "generation of the PCIe link of a unit (0: on the memory bus)", false, 0, 6},
                    tier.link.generation);
-    fields.integer({"link_lanes", "of it", false, 1, 32}, tier.link.lanes);
+    fields.integer({"link_lanes", "lanes of that link", false, 1, 32}, tier.link.lanes);
     fields.boolean({"direct", "devices reach drives without a copy in DRAM"}, tier.direct);
 }
 
 void describe(Fields& fields, NodeHost& host) {
     fields.text({"name", "name of the host"}, host.name);
     fields.integer({"cores", "cores of the node that optimizers on it may use", false, 0, 100'000}, host.cores);
-    fields.sourced({"core_bandwidth", "that a core streams from and to DRAM (0: not limiting)", false, 0, 1e13},
-                   Dimension::rate, host.core_bandwidth);
+    fields.sourced(
+        {"core_bandwidth", "rate at which a core streams from and to DRAM (0: not limiting)", false, 0, 1e13},
+        Dimension::rate, host.core_bandwidth);
+    fields.integer({"pcie_generation", "generation of each device's PCIe link (0: node.pcie_bandwidth says its rate)",
+                    false, 0, 6},
+                   host.pcie.generation);
+    fields.integer({"pcie_lanes", "lanes of that link", false, 1, 32}, host.pcie.lanes);
     fields.integer(
-        {"pcie_generation", "of the link of each device (0: node.pcie_bandwidth says its rate)", false, 0, 6},
-        host.pcie.generation);
-    fields.integer({"pcie_lanes", "of it", false, 1, 32}, host.pcie.lanes);
-    fields.integer({"devices_per_switch", "that share one such link to the host (0: each has its own)", false, 0, 1024},
-                   host.devices_per_switch);
+        {"devices_per_switch", "devices that share one such link to the host (0: each has its own)", false, 0, 1024},
+        host.devices_per_switch);
     fields.items({"tiers", "memories that states and activations may be kept in"}, host.tiers,
                  [](Fields& inner, MemoryTier& tier) { describe(inner, tier); });
 }

@@ -13,19 +13,22 @@ void describe(Fields& fields, DriveSpec& drive) {
     fields.integer({"key_orders", "orders in which keys are kept, each of them whole", false, 1, 8}, drive.key_orders);
     fields.number({"selected", "share of the pages of keys and values that attention reads", false, 1e-4, 1},
                   drive.selected);
-    fields.sourced({"capacity", "of a drive", true, 1, 1e18}, Dimension::bytes, drive.capacity);
-    fields.sourced({"page", "what is read and written together", true, 1, 1e7}, Dimension::bytes, drive.page);
-    fields.sourced({"page_read", "until a die has read a page (tR)", true, 1e-9, 1}, Dimension::time, drive.page_read);
-    fields.sourced({"page_write", "until a die has written a page (tPROG)", true, 1e-9, 1}, Dimension::time,
+    fields.sourced({"capacity", "capacity of a drive", true, 1, 1e18}, Dimension::bytes, drive.capacity);
+    fields.sourced({"page", "bytes that are read and written together", true, 1, 1e7}, Dimension::bytes, drive.page);
+    fields.sourced({"page_read", "time in which a die reads a page (tR)", true, 1e-9, 1}, Dimension::time,
+                   drive.page_read);
+    fields.sourced({"page_write", "time in which a die writes a page (tPROG)", true, 1e-9, 1}, Dimension::time,
                    drive.page_write);
-    fields.sourced({"channel_rate", "of a channel's bus", true, 1, 1e12}, Dimension::rate, drive.channel_rate);
-    fields.sourced(
-        {"filter", "of the filter of a channel, which drops what is not wanted of a page (0: none)", false, 0, 1e12},
-        Dimension::rate, drive.filter);
-    fields.sourced({"compute", "of a drive's multiplying units (0: none, the device attends)", false, 0, 1e16},
+    fields.sourced({"channel_rate", "rate of a channel's bus", true, 1, 1e12}, Dimension::rate, drive.channel_rate);
+    fields.sourced({"filter", "rate of a channel's filter, which drops the part of a page that is not wanted (0: none)",
+                    false, 0, 1e12},
+                   Dimension::rate, drive.filter);
+    fields.sourced({"compute", "rate of a drive's multiplying units (0: none, the device attends)", false, 0, 1e16},
                    Dimension::flops, drive.compute);
-    fields.sourced({"link", "of a drive to the device, a direction", true, 1, 1e13}, Dimension::rate, drive.link);
-    fields.sourced({"link_latency", "of a transfer over it", false, 0, 1}, Dimension::time, drive.link_latency);
+    fields.sourced({"link", "rate of a drive's link to the device, in each direction", true, 1, 1e13}, Dimension::rate,
+                   drive.link);
+    fields.sourced({"link_latency", "latency of a transfer over that link", false, 0, 1}, Dimension::time,
+                   drive.link_latency);
 }
 
 double DriveSpec::flash_rate(double page_time) const {

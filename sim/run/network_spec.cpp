@@ -65,7 +65,7 @@ void describe(Fields& fields, NetworkSpec& network, const NetworkUse& use) {
     }
     if (use.threads) {
         fields.integer({"threads",
-                        "that share the packets of the run by leaves, pods or switches (fidelity packet); any "
+                        "threads that share the packets of the run by leaves, pods or switches (fidelity packet); any "
                         "number gives the same results",
                         false, 1, 256},
                        network.threads);

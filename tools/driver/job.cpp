@@ -16,9 +16,10 @@
 namespace orrery::driver {
 
 void describe_job(Fields& fields, Scenario& s) {
-    describe_kind(fields, {"kind", "what the job asks", true}, s.own);
+    describe_kind(fields, {"kind", "kind of the job", true}, s.own);
     fields.integer(
-        {"seed", "of the job's random streams; that of the whole scenario, less 1, is added", false, 0, 9e15}, s.seed);
+        {"seed", "seed of the job's random streams; that of the whole scenario, less 1, is added", false, 0, 9e15},
+        s.seed);
     s.own->describe(fields, s);
 }
 
@@ -106,7 +107,7 @@ void describe_job_source(Fields& fields, JobSpec& job) {
     fields.text({"file", "scenario without cluster and network; relative paths start here"}, file);
     job.file = file.empty() ? job.file : file;
     if (file.empty()) {
-        fields.section({"scenario", "what the job asks, in place"}, [&](Fields& own) {
+        fields.section({"scenario", "the job's scenario, written in place"}, [&](Fields& own) {
             own.defaults([&](Fields& usual) {
                 Scenario plain = scenario_of(job.scenario.kind());
                 describe_job(usual, plain);

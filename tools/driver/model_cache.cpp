@@ -8,7 +8,7 @@
 namespace orrery::driver {
 
 void describe_compute(Fields& fields, ComputeKind& compute) {
-    fields.section({"compute", "where kernel times come from"}, [&](Fields& inner) {
+    fields.section({"compute", "source of kernel times"}, [&](Fields& inner) {
         inner.enumeration({"model", "calibrated on measured kernels, or a roofline"}, {"calibrated", "roofline"},
                           compute);
     });

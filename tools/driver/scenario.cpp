@@ -89,8 +89,8 @@ void describe_version(Fields& fields, bool required) {
 // What scenarios of every kind have.
 static void describe_common(Fields& fields, Scenario& s) {
     describe_version(fields, true);
-    describe_kind(fields, {"kind", "what the scenario asks", true}, s.own);
-    fields.integer({"seed", "of all random streams", false, 0, 9e15}, s.seed);
+    describe_kind(fields, {"kind", "question that the scenario asks", true}, s.own);
+    fields.integer({"seed", "seed of all random streams", false, 0, 9e15}, s.seed);
     fields.section({"cluster", "the machines and their network", true},
                    [&](Fields& inner) { describe(inner, s.cluster); });
 }
@@ -98,7 +98,7 @@ static void describe_common(Fields& fields, Scenario& s) {
 void describe(Fields& fields, Scenario& s) {
     describe_common(fields, s);
     s.own->describe(fields, s);
-    fields.section({"network", "how the network is simulated"},
+    fields.section({"network", "simulation of the network"},
                    [&](Fields& inner) { describe(inner, s.network, s.kind().network); });
     fields.needs("network.queues.reduction_slots", s.own->sums_in_switches(),
                  "an all-reduce inside switches (algorithm: in-switch)", Unmet::noted);

@@ -56,8 +56,8 @@ PassShape dimensions_of(const CommandLine& line) {
         const std::size_t at = text.find('=');
         const auto found = known.find(text.substr(0, at));
         double value = 0;
-        if (at == std::string::npos || found == known.end() || !parse_number(text.substr(at + 1), value) ||
-            value < 1 || value != std::floor(value) || value > 1e9) {
+        if (at == std::string::npos || found == known.end() || !parse_number(text.substr(at + 1), value) || value < 1 ||
+            value != std::floor(value) || value > 1e9) {
             throw ConfigError(fmt::format("'{}' is not one of sequences, queries, keys and tensor with a whole number "
                                           "from 1 on, such as keys=4096",
                                           text),
@@ -129,9 +129,9 @@ int price_layer(const CommandLine& line, const DataDirectory& data) {
     const ModelSpec model = model_of(line.arguments[1], data);
     const PassShape asked = dimensions_of(line);
     if (std::fmod(static_cast<double>(model.heads), asked.tensor) != 0) {
-        throw ConfigError(fmt::format("tensor ({}) must divide the {} heads of {}", asked.tensor, model.heads,
-                                      model.name),
-                          ErrorCode::command_line);
+        throw ConfigError(
+            fmt::format("tensor ({}) must divide the {} heads of {}", asked.tensor, model.heads, model.name),
+            ErrorCode::command_line);
     }
     ModelCache models(data);
     const CostModel* device = nullptr;
@@ -168,19 +168,18 @@ int price_layer(const CommandLine& line, const DataDirectory& data) {
         double seconds = 0;
         for (const LayerOperation& one : layer_operations(at, shape, experts)) {
             const std::optional<Operation> operation = on_device(one);
-            const double moved =
-                operation ? std::visit(
-                                [](const auto& each) -> double {
-                                    if constexpr (requires { each.bytes(); }) {
-                                        return each.bytes();
-                                    } else if constexpr (requires { each.bytes; }) {
-                                        return each.bytes;
-                                    } else {
-                                        return 0;
-                                    }
-                                },
-                                *operation)
-                          : 2 * one.values();
+            const double moved = operation ? std::visit(
+                                                 [](const auto& each) -> double {
+                                                     if constexpr (requires { each.bytes(); }) {
+                                                         return each.bytes();
+                                                     } else if constexpr (requires { each.bytes; }) {
+                                                         return each.bytes;
+                                                     } else {
+                                                         return 0;
+                                                     }
+                                                 },
+                                                 *operation)
+                                           : 2 * one.values();
             const double took = operation && device != nullptr ? device->seconds(*operation).value() : 0;
             flops += one.flops();
             bytes += moved;
@@ -216,8 +215,8 @@ int price_layer(const CommandLine& line, const DataDirectory& data) {
                          seconds > 0 ? pretty_quantity(seconds, Dimension::time) : "-"});
         if (line.text("json") != "-" && line.text("output") != "-") {
             line.terminal().heading(fmt::format("{}: {} {}", model.name, count, kind_name(model, kind)));
-            line.terminal().table({"operation", "rows (x in x out)", "GFLOP", "bytes", "weights, M", "cached values", "time"},
-                           table);
+            line.terminal().table(
+                {"operation", "rows (x in x out)", "GFLOP", "bytes", "weights, M", "cached values", "time"}, table);
         }
     }
     if (line.has("json")) {

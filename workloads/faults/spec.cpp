@@ -13,8 +13,8 @@ namespace {
 constexpr double kLongest = 9e9;  // s
 
 void describe_process(Fields& fields, ProcessSpec& process) {
-    fields.enumeration({"component", "what fails", true}, component_names(), process.component);
-    fields.enumeration({"kind", "what it does then", true}, fault_kind_names(), process.kind);
+    fields.enumeration({"component", "component that fails", true}, component_names(), process.component);
+    fields.enumeration({"kind", "effect of the fault", true}, fault_kind_names(), process.kind);
     fields.quantity({"mtbf", "mean time between failures of one component", true, 1e-3, 1e15}, Dimension::time,
                     process.mtbf_s);
     process.law.describe(fields, {"process", "the law of the times between failures"});
@@ -24,7 +24,7 @@ void describe_process(Fields& fields, ProcessSpec& process) {
                      0, kLongest},
                     Dimension::time, process.lasts_s);
     fields.when(process.bad_factor > 1, "a bad_factor above 1", [&](Fields& same) {
-        same.quantity({"bad_share", "of machines that fail more often until they are repaired", false, 0, 1},
+        same.quantity({"bad_share", "share of machines that fail more often until they are repaired", false, 0, 1},
                       Dimension::fraction, process.bad_share);
     });
     fields.when(process.bad_share > 0, "a bad_share above 0 %", [&](Fields& same) {
@@ -34,15 +34,15 @@ void describe_process(Fields& fields, ProcessSpec& process) {
 }
 
 void describe_event(Fields& fields, EventSpec& event) {
-    fields.quantity({"at", "when it strikes", true, 0, kLongest}, Dimension::time, event.at_s);
-    fields.enumeration({"kind", "what happens", true}, fault_kind_names(), event.kind);
+    fields.quantity({"at", "time at which the fault strikes", true, 0, kLongest}, Dimension::time, event.at_s);
+    fields.enumeration({"kind", "kind of the fault", true}, fault_kind_names(), event.kind);
     fields.text(
         {"where",
          "gpu0, nic0 (with its link), node0, leaf0, spine0, leaf0-spine0, storage or job; replica0 of a service", true},
         event.where);
     fields.quantity({"factor", "share of speed or rate that is left, of kinds that slow", false, 0, 1},
                     Dimension::fraction, event.factor);
-    fields.quantity({"lasts", "until it ends by itself; 0 s: until repaired or replaced", false, 0, kLongest},
+    fields.quantity({"lasts", "duration of the fault; 0 s: until repaired or replaced", false, 0, kLongest},
                     Dimension::time, event.lasts_s);
 }
 
@@ -71,27 +71,30 @@ struct Strikes {
 constexpr const char* kInterrupts = "faults that stop the job";
 
 void describe_detection(Fields& fields, RecoverySpec& recovery, const Strikes& strikes) {
-    fields.section({"heartbeat", "of every rank: finds what has stopped"}, [&](Fields& inner) {
-        inner.when(
-            strikes.stops || strikes.preempts, "a fail-stop or a preemption",
-            [&](Fields& same) {
-                same.quantity({"delay", "until it is noticed", false, 0, 1e6}, Dimension::time, recovery.heartbeat_s);
-            },
-            Unmet::noted);
-        inner.when(
-            strikes.stops, "a fail-stop",
-            [&](Fields& same) {
-                same.quantity({"misses", "share that only the time-out finds", false, 0, 1}, Dimension::fraction,
-                              recovery.heartbeat_misses);
-            },
-            Unmet::noted);
-    });
+    fields.section({"heartbeat", "interval of the heartbeat of every rank, which finds ranks that have stopped"},
+                   [&](Fields& inner) {
+                       inner.when(
+                           strikes.stops || strikes.preempts, "a fail-stop or a preemption",
+                           [&](Fields& same) {
+                               same.quantity({"delay", "time until the fault is noticed", false, 0, 1e6},
+                                             Dimension::time, recovery.heartbeat_s);
+                           },
+                           Unmet::noted);
+                       inner.when(
+                           strikes.stops, "a fail-stop",
+                           [&](Fields& same) {
+                               same.quantity({"misses", "share that only the time-out finds", false, 0, 1},
+                                             Dimension::fraction, recovery.heartbeat_misses);
+                           },
+                           Unmet::noted);
+                   });
     fields.when(
         strikes.hangs || (strikes.stops && recovery.heartbeat_misses > 0),
         "a hang, or heartbeats that miss a fail-stop",
         [&](Fields& same) {
-            same.quantity({"timeout", "of a collective: finds hangs, and what else was missed", false, 0, 1e6},
-                          Dimension::time, recovery.timeout_s);
+            same.quantity(
+                {"timeout", "timeout of a collective, which finds hangs and whatever else was missed", false, 0, 1e6},
+                Dimension::time, recovery.timeout_s);
         },
         Unmet::noted);
     fields.when(
@@ -101,8 +104,8 @@ void describe_detection(Fields& fields, RecoverySpec& recovery, const Strikes& s
                            "the timing of collectives is watched: finds hangs and slow machines, which are "
                            "replaced at the next checkpoint"},
                           recovery.watches, [&](Fields& inner) {
-                              inner.quantity({"delay", "until it is noticed", false, 0, 1e6}, Dimension::time,
-                                             recovery.anomaly_s);
+                              inner.quantity({"delay", "time until the fault is noticed", false, 0, 1e6},
+                                             Dimension::time, recovery.anomaly_s);
                               inner.quantity({"misses", "share that is not noticed", false, 0, 1}, Dimension::fraction,
                                              recovery.anomaly_misses);
                           });
@@ -111,18 +114,18 @@ void describe_detection(Fields& fields, RecoverySpec& recovery, const Strikes& s
     fields.when(
         strikes.corrupts, "a corruption",
         [&](Fields& same) {
-            same.quantity({"corruption", "until silent data corruption is found", false, 0, kLongest}, Dimension::time,
-                          recovery.corruption_s);
+            same.quantity({"corruption", "time until silent data corruption is found", false, 0, kLongest},
+                          Dimension::time, recovery.corruption_s);
         },
         Unmet::noted);
     fields.when(
         strikes.links, "links or switches that fail",
         [&](Fields& same) {
-            same.quantity({"retry_limit",
-                           "for which connections try again before the job fails: a link down for less "
-                           "stalls it",
-                           false, 0, 1e6},
-                          Dimension::time, recovery.retry_limit_s);
+            same.quantity(
+                {"retry_limit",
+                 "time for which connections retry before the job fails; a link that is down for less stalls it", false,
+                 0, 1e6},
+                Dimension::time, recovery.retry_limit_s);
         },
         Unmet::noted);
     fields.when(
@@ -130,8 +133,9 @@ void describe_detection(Fields& fields, RecoverySpec& recovery, const Strikes& s
         [&](Fields& same) {
             same.section({"diagnosis", "finding the machine to replace"}, [&](Fields& inner) {
                 inner.quantity({"time", "fixed part", false, 0, 1e6}, Dimension::time, recovery.diagnosis_s);
-                inner.quantity({"bisection", "of each run of a binary search over the nodes; 0 s: none", false, 0, 1e6},
-                               Dimension::time, recovery.bisection_s);
+                inner.quantity(
+                    {"bisection", "time of each run of a binary search over the nodes; 0 s: none", false, 0, 1e6},
+                    Dimension::time, recovery.bisection_s);
             });
         },
         Unmet::noted);
@@ -146,26 +150,28 @@ void describe_repair(Fields& fields, RecoverySpec& recovery, const Strikes& stri
     fields.when(
         strikes.interrupts(), kInterrupts,
         [&](Fields& all) {
-            all.section({"repair", "of machines that were replaced, which are of the pool then"}, [&](Fields& inner) {
-                inner.section({"automatic", "first"}, [&](Fields& same) { stage(same, recovery.automatic); });
-                inner.when(
-                    recovery.to_manual > 0, "machines that need it (to_manual)",
-                    [&](Fields& own) {
-                        own.section({"manual", "after it, for some"},
-                                    [&](Fields& same) { stage(same, recovery.manual); });
-                    },
-                    Unmet::noted);
-                inner.quantity({"to_manual", "share that needs both", false, 0, 1}, Dimension::fraction,
-                               recovery.to_manual);
-                inner.boolean({"exponential", "times are exponential; otherwise as given"},
-                              recovery.exponential_repair);
-                inner.integer({"retire_after", "failures of a machine within the window; 0: never", false, 0, 1 << 20},
-                              recovery.retire_after);
-                inner.when(recovery.retire_after > 0, "a retire_after", [&](Fields& same) {
-                    same.quantity({"retire_window", "for retire_after", false, 0, kLongest}, Dimension::time,
-                                  recovery.retire_window_s);
+            all.section(
+                {"repair", "time to repair machines that were replaced, which then join the pool"}, [&](Fields& inner) {
+                    inner.section({"automatic", "first"}, [&](Fields& same) { stage(same, recovery.automatic); });
+                    inner.when(
+                        recovery.to_manual > 0, "machines that need it (to_manual)",
+                        [&](Fields& own) {
+                            own.section({"manual", "time of a manual repair, which some machines need afterwards"},
+                                        [&](Fields& same) { stage(same, recovery.manual); });
+                        },
+                        Unmet::noted);
+                    inner.quantity({"to_manual", "share that needs both", false, 0, 1}, Dimension::fraction,
+                                   recovery.to_manual);
+                    inner.boolean({"exponential", "times are exponential; otherwise as given"},
+                                  recovery.exponential_repair);
+                    inner.integer(
+                        {"retire_after", "failures of a machine within the window; 0: never", false, 0, 1 << 20},
+                        recovery.retire_after);
+                    inner.when(recovery.retire_after > 0, "a retire_after", [&](Fields& same) {
+                        same.quantity({"retire_window", "period over which retire_after counts", false, 0, kLongest},
+                                      Dimension::time, recovery.retire_window_s);
+                    });
                 });
-            });
         },
         Unmet::noted);
 }
@@ -175,20 +181,20 @@ void describe_recovery(Fields& fields, RecoverySpec& recovery, const Strikes& st
     fields.when(
         strikes.interrupts(), kInterrupts,
         [&](Fields& all) {
-            all.quantity({"restart", "of the job's processes, without loading", false, 0, 1e6}, Dimension::time,
-                         recovery.restart_s);
-            all.quantity({"queue", "of the scheduler, before every restart", false, 0, 1e6}, Dimension::time,
-                         recovery.queue_s);
+            all.quantity({"restart", "time to start the job's processes, without loading", false, 0, 1e6},
+                         Dimension::time, recovery.restart_s);
+            all.quantity({"queue", "time in the scheduler's queue before every restart", false, 0, 1e6},
+                         Dimension::time, recovery.queue_s);
             all.integer(
                 {"standbys", "warm machines beside the cluster's: replace at once, and are refilled from the pool",
                  false, 0, 1 << 22},
                 recovery.standbys);
             all.integer({"pool", "free machines beside them", false, 0, 1 << 22}, recovery.pool);
-            all.quantity({"join", "until one of the pool can be used", false, 0, 1e6}, Dimension::time,
+            all.quantity({"join", "time until a machine of the pool can be used", false, 0, 1e6}, Dimension::time,
                          recovery.join_s);
             all.integer({"spares", "machines of other jobs, taken last", false, 0, 1 << 22}, recovery.spares);
             all.when(recovery.spares > 0, "spares", [&](Fields& same) {
-                same.quantity({"borrow", "until one of those can be used", false, 0, 1e6}, Dimension::time,
+                same.quantity({"borrow", "time until a borrowed machine can be used", false, 0, 1e6}, Dimension::time,
                               recovery.borrow_s);
             });
             all.boolean({"shrinks", "goes on with fewer data-parallel replicas; otherwise it waits for machines"},
@@ -199,17 +205,18 @@ void describe_recovery(Fields& fields, RecoverySpec& recovery, const Strikes& st
 }
 
 void describe_checkpoint(Fields& fields, CheckpointSpec& checkpoint, const Strikes& strikes) {
-    checkpoint.method.describe(fields, {"method", "how it is taken"});
-    checkpoint.interval.describe(fields, {"interval", "of training between two"});
-    fields.quantity({"size", "of all its parts; 0 B: weights and optimizer of the model", false, 0, 1e18},
-                    Dimension::bytes, checkpoint.size);
-    fields.section({"storage", "where it goes"}, [&](Fields& inner) {
+    checkpoint.method.describe(fields, {"method", "method by which a checkpoint is taken"});
+    checkpoint.interval.describe(fields, {"interval", "training time between two checkpoints"});
+    fields.quantity(
+        {"size", "size of a checkpoint, all parts together; 0 B: weights and optimizer of the model", false, 0, 1e18},
+        Dimension::bytes, checkpoint.size);
+    fields.section({"storage", "storage that checkpoints go to"}, [&](Fields& inner) {
         StorageSpec& storage = checkpoint.storage;
         inner.quantity({"write", "bandwidth of the store", false, 1, 1e18}, Dimension::rate, storage.write);
         inner.quantity({"read", "bandwidth of the store", false, 1, 1e18}, Dimension::rate, storage.read);
         inner.quantity({"per_node", "bandwidth of a node to the store; 0 B/s: not limiting", false, 0, 1e18},
                        Dimension::rate, storage.per_node);
-        inner.quantity({"latency", "of a save or load beside its bytes", false, 0, 1e6}, Dimension::time,
+        inner.quantity({"latency", "fixed time of a save or load, beside its bytes", false, 0, 1e6}, Dimension::time,
                        storage.latency);
         inner.quantity({"capacity", "0 B: not limiting", false, 0, 1e21}, Dimension::bytes, storage.capacity);
         inner.when(
@@ -233,17 +240,17 @@ void describe_faults(Fields& fields, std::vector<ProcessSpec>& processes, std::v
 }
 
 void describe_campaign(Fields& fields, FaultsSpec& faults) {
-    fields.quantity({"duration", "of the campaign", false, 1, kLongest}, Dimension::time, faults.duration_s);
+    fields.quantity({"duration", "length of the campaign", false, 1, kLongest}, Dimension::time, faults.duration_s);
     fields.quantity(
         {"work", "training without faults after which the job is done; 0 s: it trains on", false, 0, kLongest},
         Dimension::time, faults.work_s);
-    fields.integer({"runs", "with different seeds", false, 1, 1'000'000}, faults.runs);
+    fields.integer({"runs", "number of runs with different seeds", false, 1, 1'000'000}, faults.runs);
     describe_faults(fields, faults.processes, faults.events, faults.trace);
     describe(fields, faults.stragglers);
     describe(fields, faults.coding);
-    fields.section({"recovery", "from detection to training again"},
+    fields.section({"recovery", "steps from detection to training again"},
                    [&](Fields& inner) { describe_recovery(inner, faults.recovery, Strikes(faults)); });
-    fields.section({"checkpoint", "what is saved, and when"},
+    fields.section({"checkpoint", "checkpoints: content and interval"},
                    [&](Fields& inner) { describe_checkpoint(inner, faults.checkpoint, Strikes(faults)); });
 }
 
@@ -256,7 +263,7 @@ void describe(Fields& fields, FaultsSpec& faults) {
 
 void describe_given(Fields& fields, FaultsSpec& faults) {
     std::size_t index = faults.given ? 1 : 0;
-    fields.variant({"faults", "what fails during the run, as given: a map"}, {"none", "given"}, index, faults.given,
+    fields.variant({"faults", "faults during the run, given one by one"}, {"none", "given"}, index, faults.given,
                    [&](Fields& inner) {
                        inner.items({"events", "faults that are given"}, faults.events, describe_event);
                        inner.text({"trace", "file of faults; its first line tells the format"}, faults.trace);

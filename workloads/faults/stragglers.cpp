@@ -76,22 +76,22 @@ double end_of_round(const CodingSpec& coding, const GradientCode& code, const st
 }  // namespace
 
 void describe(Fields& fields, StragglerSpec& stragglers) {
-    fields.optional({"stragglers", "data-parallel replicas that are slow for single iterations"}, stragglers.given,
-                    [&](Fields& inner) {
-                        inner.quantity({"share", "of iterations in which a replica is slow", false, 0, 0.99},
-                                       Dimension::fraction, stragglers.share);
-                        inner.number(
-                            {"burst", "mean iterations for which it stays slow; 0: each for itself", false, 0, 1e6},
-                            stragglers.burst);
-                        inner.quantity({"factor", "share of its speed that is left then", false, 0.001, 1},
-                                       Dimension::fraction, stragglers.factor);
-                        inner.quantity({"delay", "that it answers later beside it, at least", false, 0, 1e6},
-                                       Dimension::time, stragglers.delay_s);
-                        inner.quantity({"spread", "mean of what comes on top of the delay, exponential", false, 0, 1e6},
-                                       Dimension::time, stragglers.spread_s);
-                        inner.integer({"rounds", "that are played for the mean, in each run", false, 1, 1'000'000},
-                                      stragglers.rounds);
-                    });
+    fields.optional(
+        {"stragglers", "data-parallel replicas that are slow for single iterations"}, stragglers.given,
+        [&](Fields& inner) {
+            inner.quantity({"share", "share of iterations in which a replica is slow", false, 0, 0.99},
+                           Dimension::fraction, stragglers.share);
+            inner.number({"burst", "mean iterations for which it stays slow; 0: each for itself", false, 0, 1e6},
+                         stragglers.burst);
+            inner.quantity({"factor", "share of its speed that is left then", false, 0.001, 1}, Dimension::fraction,
+                           stragglers.factor);
+            inner.quantity({"delay", "least additional time that a late worker takes to answer", false, 0, 1e6},
+                           Dimension::time, stragglers.delay_s);
+            inner.quantity({"spread", "mean of what comes on top of the delay, exponential", false, 0, 1e6},
+                           Dimension::time, stragglers.spread_s);
+            inner.integer({"rounds", "rounds that are played for the mean, in each run", false, 1, 1'000'000},
+                          stragglers.rounds);
+        });
 }
 
 void describe(Fields& fields, CodingSpec& coding) {
@@ -99,8 +99,8 @@ void describe(Fields& fields, CodingSpec& coding) {
         inner.number(
             {"patience", "beyond the time of the fastest, as a share of it, that all have (mu)", false, 0, 1000},
             coding.patience);
-        inner.enumeration({"waits", "for whom, where more are late than the code bears"}, {"enough", "all"},
-                          coding.waits);
+        inner.enumeration({"waits", "workers that a round waits for where more are late than the code bears"},
+                          {"enough", "all"}, coding.waits);
         inner.integer({"models", "trained in turn by the same replicas", false, 1, 1 << 16}, coding.models);
     };
     coding.code.describe_variant(

@@ -19,8 +19,9 @@ void describe(Fields& fields, EncoderSpec& encoder) {
                     false, 0, 10'000'000},
                    encoder.patch_width);
     fields.integer({"tokens", "tokens of an image, class tokens among them", true, 1, 10'000'000}, encoder.tokens);
-    fields.integer({"dropped", "of these, class tokens, which are no patches and go no further", false, 0, 10'000'000},
-                   encoder.dropped);
+    fields.integer(
+        {"dropped", "class tokens among these, which are no patches and go no further", false, 0, 10'000'000},
+        encoder.dropped);
     fields.integer({"merged", "tokens of the encoder that become one of the language model (4 under pixel shuffle)",
                     false, 1, 10'000},
                    encoder.merged);
@@ -33,8 +34,9 @@ void describe(Fields& fields, EncoderSpec& encoder) {
                     "projector is trained all the same"},
                    encoder.trained);
     fields.when(encoder.trained, "a backward pass (trained: true)", [&](Fields& same) {
-        same.boolean({"recompute", "its layers are computed again as plan.recompute says; false: they keep all"},
-                     encoder.recompute);
+        same.boolean(
+            {"recompute", "recompute the encoder's layers as plan.recompute says; false: they keep all activations"},
+            encoder.recompute);
     });
 }
 

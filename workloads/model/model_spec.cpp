@@ -185,15 +185,15 @@ void describe(Fields& fields, ModelSpec& model) {
     fields.enumeration({"query_key_norm", "queries and keys are normed: each head, or all heads of a token as one"},
                        {"none", "heads", "whole"}, model.query_key_norm);
     fields.when(model.latent.kv_rank == 0, "attention with keys and values of each head", [&](Fields& same) {
-        model.attention.describe(same, {"attention", "which keys a token's attention reads"});
+        model.attention.describe(same, {"attention", "keys that a token's attention reads"});
     });
     fields.section({"experts", "feed-forward layers that send each token to a few of many experts"},
                    [&](Fields& inner) { describe(inner, model.experts); });
     fields.section({"latent", "multi-head latent attention: one compressed key and value a token"},
                    [&](Fields& inner) { describe(inner, model.latent, model.head_dim); });
     fields.text({"pattern",
-                 "what each layer is, a letter each: M state space, - feed-forward, * attention; none: "
-                 "attention and a feed-forward"},
+                 "kind of each layer, one letter per layer: M state space, - feed-forward, * attention; empty: every "
+                 "layer has attention and a feed-forward"},
                 model.pattern);
     fields.when(model.pattern.find('M') != std::string::npos, "state-space layers (an M in the pattern)",
                 [&](Fields& same) {

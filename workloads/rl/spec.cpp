@@ -24,10 +24,11 @@ const std::vector<std::string>& rl_algorithm_names() {
 }
 
 void describe(Fields& fields, RlSpec& spec) {
-    fields.enumeration({"algorithm", "which models a step has: ppo has a critic, grpo and rloo have none", true},
-                       rl_algorithm_names(), spec.algorithm);
-    fields.section({"batch", "what a step generates and trains on"}, [&](Fields& inner) {
-        inner.integer({"prompts", "of a step", false, 1, 1 << 24}, spec.prompts);
+    fields.enumeration(
+        {"algorithm", "algorithm, which decides the models of a step: ppo has a critic, grpo and rloo have none", true},
+        rl_algorithm_names(), spec.algorithm);
+    fields.section({"batch", "prompts and answers of a step"}, [&](Fields& inner) {
+        inner.integer({"prompts", "prompts of a step", false, 1, 1 << 24}, spec.prompts);
         inner.integer({"samples", "answers to each prompt", false, 1, 1 << 16}, spec.samples);
         inner.integer({"epochs", "times that training goes over a step's samples", false, 1, 100}, spec.epochs);
         inner.enumeration({"rows",
@@ -38,8 +39,8 @@ void describe(Fields& fields, RlSpec& spec) {
                       spec.draws);
     });
     fields.optional({"rewards", "rules that judge samples in place of a reward model"}, spec.rules, [&](Fields& inner) {
-        inner.quantity({"time", "for one sample", true, 0, 1e5}, Dimension::time, spec.rule_time);
-        inner.integer({"workers", "that judge side by side", false, 1, 1 << 20}, spec.rule_workers);
+        inner.quantity({"time", "time to judge one sample", true, 0, 1e5}, Dimension::time, spec.rule_time);
+        inner.integer({"workers", "workers that judge side by side", false, 1, 1 << 20}, spec.rule_workers);
     });
     fields.optional(
         {"asynchronous", "generation does not wait for the training of the step before"}, spec.asynchronous,
@@ -49,11 +50,12 @@ void describe(Fields& fields, RlSpec& spec) {
             inner.boolean({"partial", "long samples go on over the end of a batch and the change of weights"},
                           spec.partial);
         });
-    fields.section({"synchronisation", "how trained weights reach the generator"}, [&](Fields& inner) {
-        inner.enumeration({"through", "from GPU to GPU over the fabric, or through a server of weights"},
-                          {"fabric", "server"}, spec.weights);
-        inner.quantity({"bandwidth", "of the server, each way; 0 B/s: none", false, 0, 1e15}, Dimension::rate,
-                       spec.bandwidth);
+    fields.section({"synchronisation", "transfer of trained weights to the generator"}, [&](Fields& inner) {
+        inner.enumeration(
+            {"through", "path of the weights: from GPU to GPU over the fabric, or through a server of weights"},
+            {"fabric", "server"}, spec.weights);
+        inner.quantity({"bandwidth", "bandwidth of the server in each direction; 0 B/s: no server", false, 0, 1e15},
+                       Dimension::rate, spec.bandwidth);
     });
 }
 

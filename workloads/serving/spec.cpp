@@ -27,16 +27,17 @@ void describe_start(Fields& fields, PhaseSpec& phase, bool restarts, bool spares
     fields.when(
         phase.scales || restarts, "replicas that start (autoscale, or faults that stop some)", [&](Fields& all) {
             all.section(
-                {"start", "what a replica does before its first request, one part after another"}, [&](Fields& inner) {
+                {"start", "steps of a replica before its first request, one after another"}, [&](Fields& inner) {
                     inner.when(fresh, kFresh, [&](Fields& same) {
-                        same.quantity({"provision", "until a replica's machine is there", false, 0, 1e6},
+                        same.quantity({"provision", "time until a replica's machine is there", false, 0, 1e6},
                                       Dimension::time, start.provision_s);
                     });
                     inner.when(fresh && start.registry > 0,
                                "new machines (autoscale or faults.recovery.spares) and the rate of a registry",
                                [&](Fields& same) {
-                                   same.quantity({"image", "of the container, on each new machine", false, 0, 1e13},
-                                                 Dimension::bytes, start.image);
+                                   same.quantity(
+                                       {"image", "size of the container image on each new machine", false, 0, 1e13},
+                                       Dimension::bytes, start.image);
                                });
                     inner.when(start.image > 0, "an image", [&](Fields& same) {
                         same.quantity({"registry", "link over which all images come; 0 B/s: at once", false, 0, 1e15},
@@ -50,8 +51,8 @@ void describe_start(Fields& fields, PhaseSpec& phase, bool restarts, bool spares
                                       kWeightsFrom, start.weights);
                     inner.quantity({"storage", "link over which all weights come; 0 B/s: at once", false, 0, 1e15},
                                    Dimension::rate, start.storage);
-                    inner.quantity({"warm_up", "from weights to the first request", false, 0, 1e6}, Dimension::time,
-                                   start.warm_up_s);
+                    inner.quantity({"warm_up", "time from loaded weights to the first request", false, 0, 1e6},
+                                   Dimension::time, start.warm_up_s);
                 });
         });
 }
@@ -59,19 +60,22 @@ void describe_start(Fields& fields, PhaseSpec& phase, bool restarts, bool spares
 void describe_scaling(Fields& fields, PhaseSpec& phase) {
     ScalingSpec& scaling = phase.scaling;
     auto least = static_cast<std::int64_t>(scaling.least);
-    fields.optional({"autoscale", "how many of the replicas run, by the load"}, phase.scales, [&](Fields& inner) {
-        inner.enumeration({"rule", "whether replicas follow outstanding requests or those that come"},
-                          {"queue", "rate"}, scaling.rule);
-        inner.number({"target", "of a replica: outstanding requests, or requests per second", true, 0.001, 1e6},
-                     scaling.target);
-        inner.integer({"least", "replicas that always run; 0: the first request starts one", false, 0, 1 << 16}, least);
-        inner.quantity({"interval", "between two looks at the load", false, 1, 1e6}, Dimension::time,
-                       scaling.interval_s);
-        inner.quantity({"cooldown", "after a start nothing is stopped", false, 0, 1e6}, Dimension::time,
-                       scaling.cooldown_s);
-        inner.quantity({"keep_alive", "a replica without requests stays so long", false, 0, 1e6}, Dimension::time,
-                       scaling.keep_alive_s);
-    });
+    fields.optional(
+        {"autoscale", "number of running replicas, which follows the load"}, phase.scales, [&](Fields& inner) {
+            inner.enumeration(
+                {"rule", "quantity that the number of replicas follows: outstanding requests, or arriving ones"},
+                {"queue", "rate"}, scaling.rule);
+            inner.number({"target", "load per replica: outstanding requests, or requests per second", true, 0.001, 1e6},
+                         scaling.target);
+            inner.integer({"least", "replicas that always run; 0: the first request starts one", false, 0, 1 << 16},
+                          least);
+            inner.quantity({"interval", "interval between two looks at the load", false, 1, 1e6}, Dimension::time,
+                           scaling.interval_s);
+            inner.quantity({"cooldown", "time after a start in which no replica is stopped", false, 0, 1e6},
+                           Dimension::time, scaling.cooldown_s);
+            inner.quantity({"keep_alive", "a replica without requests stays so long", false, 0, 1e6}, Dimension::time,
+                           scaling.keep_alive_s);
+        });
     scaling.least = static_cast<std::uint32_t>(least);
 }
 
@@ -86,16 +90,16 @@ void describe_phase(Fields& fields, PhaseSpec& phase, const EngineSpec& engine) 
                     "copies of routed experts beside all of them, in a layer, that expert-parallel ranks share out too",
                     false, 0, 1 << 20},
                    phase.redundant_experts);
-    fields.section({"scheduler", "what runs in each iteration"},
+    fields.section({"scheduler", "policy that chooses the sequences of each iteration"},
                    [&](Fields& inner) { describe(inner, phase.scheduler); });
     describe_scaling(fields, phase);
     describe_start(fields, phase, stops_replicas(engine.faults), engine.faults.recovery.spares > 0);
     fields.needs("scheduler", engine.prefix_cache || !phase.scheduler.needs().prefix_cache,
                  "a prefix cache (kv.prefix), where it goes by prefixes");
-    fields.optional({"device", "of these replicas, in place of the nodes' own"}, kDevices, phase.other_device,
+    fields.optional({"device", "device of these replicas, in place of the nodes' own"}, kDevices, phase.other_device,
                     [&](Fields& inner) { describe(inner, phase.device); });
-    fields.text({"group", "of the cluster's groups, on whose nodes these replicas are"}, phase.group);
-    fields.quantity({"clock", "of the compute units over the usual one: a cap on power", false, 0.05, 2},
+    fields.text({"group", "group of the cluster on whose nodes these replicas run"}, phase.group);
+    fields.quantity({"clock", "clock of the compute units relative to the usual one: a cap on power", false, 0.05, 2},
                     Dimension::fraction, phase.clock);
     fields.quantity({"units", "share of the compute units, where both phases are on the same devices", false, 0.01, 1},
                     Dimension::fraction, phase.units);
@@ -103,18 +107,20 @@ void describe_phase(Fields& fields, PhaseSpec& phase, const EngineSpec& engine) 
 
 void describe_mixing(Fields& fields, EngineSpec& engine) {
     auto tokens = static_cast<std::int64_t>(engine.mixing.prompt_tokens);
-    fields.optional({"mixing", "when replicas for prompts or decoding do both"}, engine.mixes, [&](Fields& inner) {
-        inner.integer({"prompt_tokens",
-                       "of prompts that wait on a prefill replica: beyond, decode "
-                       "replicas compute prompts; 0: never",
-                       false, 0, 1LL << 40},
-                      tokens);
-        inner.quantity({"cache",
-                        "in use on every decode replica: beyond, prefill replicas decode "
-                        "what they have begun; 0: never",
-                        false, 0, 1},
-                       Dimension::fraction, engine.mixing.cache);
-    });
+    fields.optional(
+        {"mixing", "conditions under which replicas for prompts or decoding do both"}, engine.mixes,
+        [&](Fields& inner) {
+            inner.integer(
+                {"prompt_tokens",
+                 "tokens of prompts waiting on a prefill replica above which decode replicas compute prompts; 0: never",
+                 false, 0, 1LL << 40},
+                tokens);
+            inner.quantity({"cache",
+                            "cache in use on every decode replica above which prefill replicas decode what they have "
+                            "begun; 0: never",
+                            false, 0, 1},
+                           Dimension::fraction, engine.mixing.cache);
+        });
     engine.mixing.prompt_tokens = static_cast<std::uint64_t>(tokens);
 }
 
@@ -122,10 +128,10 @@ void describe_adapters(Fields& fields, EngineSpec& engine) {
     AdapterSpec& adapters = engine.adapters;
     fields.optional(
         {"lora", "adapters that requests may name, brought from host memory"}, engine.lora, [&](Fields& inner) {
-            inner.integer({"rank", "of the low-rank factors", true, 1, 4096}, adapters.rank);
+            inner.integer({"rank", "rank of the low-rank factors", true, 1, 4096}, adapters.rank);
             inner.integer({"slots", "adapters on a replica's devices", false, 1, 4096}, adapters.slots);
             inner.enumeration({"targets", "products that they stand beside"}, {"attention", "all"}, adapters.targets);
-            inner.enumeration({"eviction", "which of the unused ones goes"}, kEvictions, adapters.eviction);
+            inner.enumeration({"eviction", "unused block that is evicted"}, kEvictions, adapters.eviction);
         });
     fields.optional(
         {"models",
@@ -133,7 +139,7 @@ void describe_adapters(Fields& fields, EngineSpec& engine) {
          "host memory"},
         adapters.whole, [&](Fields& inner) {
             inner.integer({"slots", "models on a replica's devices beside this one", false, 1, 4096}, adapters.slots);
-            inner.enumeration({"eviction", "which of the unused ones goes"}, kEvictions, adapters.eviction);
+            inner.enumeration({"eviction", "unused block that is evicted"}, kEvictions, adapters.eviction);
         });
 }
 
@@ -142,19 +148,19 @@ void describe_expert_cache(Fields& fields, EngineSpec& engine) {
     fields.optional(
         {"expert_cache", "experts live in the memories of node.host; the devices keep some of each layer"},
         engine.caches_experts, [&](Fields& inner) {
-            inner.integer({"experts", "of each layer on a replica's devices", true, 1, 4096}, cache.experts);
-            inner.text({"tier", "of node.host, which has all experts"}, cache.tier);
+            inner.integer({"experts", "experts of each layer on a replica's devices", true, 1, 4096}, cache.experts);
+            inner.text({"tier", "tier of node.host that has all experts"}, cache.tier);
             inner.quantity({"host", "DRAM of a replica that keeps experts which came from drives", false, 0, 1e15},
                            Dimension::bytes, cache.host);
-            inner.enumeration({"eviction", "which expert goes when another comes"}, kEvictions, cache.eviction);
-            inner.integer({"pinned", "of `experts`, the most popular ones, which never go", false, 0, 4096},
+            inner.enumeration({"eviction", "expert that leaves when another comes"}, kEvictions, cache.eviction);
+            inner.integer({"pinned", "most popular of `experts`, which are never evicted", false, 0, 4096},
                           cache.pinned);
             inner.number({"skew", "the k-th expert is chosen in proportion to 1 / k^skew", false, 0, 10}, cache.skew);
             inner.enumeration({"brings", "the experts that tokens chose, or all of a layer"}, {"needed", "layer"},
                               cache.brings);
             inner.optional({"prefetch", "missing experts come before their layer, by prediction"}, cache.prefetches,
                            [&](Fields& prediction) {
-                               prediction.integer({"layers", "how far ahead", false, 1, 1024}, cache.ahead);
+                               prediction.integer({"layers", "layers to prefetch ahead", false, 1, 1024}, cache.ahead);
                                prediction.quantity(
                                    {"hit_rate", "share of the missing experts that the prediction names", false, 0, 1},
                                    Dimension::fraction, cache.hit_rate);
@@ -164,16 +170,17 @@ void describe_expert_cache(Fields& fields, EngineSpec& engine) {
 
 void describe_swap(Fields& fields, EngineSpec& engine) {
     fields.optional(
-        {"swap", "how preempted blocks go to host memory and back, where a scheduler swaps"}, engine.has_swap,
+        {"swap", "transfer of preempted blocks to host memory and back, where a scheduler swaps"}, engine.has_swap,
         [&](Fields& inner) {
             inner.quantity(
-                {"call", "of the host to start a copy: one for keys and one for values of each layer", false, 0, 1},
+                {"call", "host time to start a copy: one for keys and one for values of each layer", false, 0, 1},
                 Dimension::time, engine.swap_call);
             inner.when(engine.swap_call > 0, "the time of a call", [&](Fields& same) {
                 same.integer({"run", "blocks that lie beside each other and go in one copy", false, 1, 1 << 20},
                              engine.swap_run);
             });
-            inner.boolean({"asynchronous", "what comes back does not hold up those that run"}, engine.swap_behind);
+            inner.boolean({"asynchronous", "running sequences do not wait for blocks that come back"},
+                          engine.swap_behind);
             inner.boolean({"reuse",
                            "host memory keeps what it has of sequences that are back: only what is new goes "
                            "there again"},
@@ -198,13 +205,13 @@ void describe(Fields& fields, EngineSpec& engine) {
     fields.when(
         engine.split && !engine.same_devices, "prefill and decode replicas on devices of their own", [&](Fields& same) {
             same.enumeration(
-                {"transfer", "when a prompt's cache goes to its decode replica: whole after it, or by layer"},
+                {"transfer",
+                 "transfer of a prompt's cache to its decode replica: whole after the prompt, or layer by layer"},
                 {"whole", "layers"}, engine.transfer);
-            same.enumeration(
-                {"first_token",
-                 "which replica sends a request's first token: prefill at once, or decode with the next (Dynamo, "
-                 "SGLang, vLLM)"},
-                {"prefill", "decode"}, engine.first_token);
+            same.enumeration({"first_token",
+                              "replica that sends a request's first token: prefill at once, or decode with the next "
+                              "(Dynamo, SGLang, vLLM)"},
+                             {"prefill", "decode"}, engine.first_token);
             same.quantity({"handover",
                            "time of a hand-over from prefill to decode beside its bytes: routing, connections, polling",
                            false, 0, 1e3},
@@ -218,7 +225,7 @@ void describe(Fields& fields, EngineSpec& engine) {
     fields.when(
         several, "several replicas to choose from",
         [&](Fields& same) {
-            engine.router.describe(same, {"router", "how a request finds its replica"});
+            engine.router.describe(same, {"router", "policy that assigns a request to a replica"});
         },
         Unmet::noted);
     fields.needs("router", engine.prefix_cache || !engine.router.make()->needs().prefix_cache,
@@ -227,7 +234,7 @@ void describe(Fields& fields, EngineSpec& engine) {
     fields.enumeration({"experts", "precision of routed experts"}, precision_names(), "weights", engine.experts);
     fields.enumeration({"scaling", "factors of low-precision experts: one a tensor, or one a block"},
                        {"tensor", "block"}, engine.scaling);
-    fields.enumeration({"dispatch", "how tokens reach experts on other attention groups"},
+    fields.enumeration({"dispatch", "transfer of tokens to experts on other attention groups"},
                        {"gather", "all-to-all", "coherent", "hierarchical"}, engine.dispatch);
     fields.number({"expert_load", "tokens of the busiest expert group over their mean", false, 1, 1000},
                   engine.expert_load);
@@ -243,7 +250,7 @@ void describe(Fields& fields, EngineSpec& engine) {
         });
     fields.optional({"software", "version of the inference engine, for what the host costs"}, kEnginePresets,
                     engine.has_software, [&](Fields& inner) { describe(inner, engine.software); });
-    fields.optional({"step_cost", "what an iteration of a pipeline stage takes, in place of prices of kernels"},
+    fields.optional({"step_cost", "time of an iteration of a pipeline stage, in place of prices of kernels"},
                     engine.has_step_cost, [&](Fields& inner) { describe(inner, engine.step_cost); });
     fields.section({"kv", "the cache of keys and values"}, [&](Fields& inner) {
         inner.integer({"block", "tokens of a block", false, 1, 4096}, engine.block);
@@ -253,8 +260,9 @@ void describe(Fields& fields, EngineSpec& engine) {
             same.boolean({"of_free", "`memory` is the cache's share of what weights and buffers leave"},
                          engine.of_free);
         });
-        inner.integer({"blocks", "of a replica's cache; 0: what its memory has room for", false, 0, 1LL << 40},
-                      engine.blocks);
+        inner.integer(
+            {"blocks", "blocks of a replica's cache; 0: as many as its memory has room for", false, 0, 1LL << 40},
+            engine.blocks);
         inner.when(swaps, "a scheduler that swaps (vllm-v0 or priority)", [&](Fields& same) {
             same.quantity({"host_memory", "host memory of a replica for swapped blocks", false, 0, 1e15},
                           Dimension::bytes, engine.host_memory);
@@ -263,25 +271,26 @@ void describe(Fields& fields, EngineSpec& engine) {
                    [&](Fields& same) { describe_swap(same, engine); });
         inner.optional({"compression", "fewer bits than `precision` has, and what repairs the loss"},
                        engine.compression.given, [&](Fields& packed) { describe(packed, engine.compression); });
-        inner.enumeration({"precision", "of keys and values"}, precision_names(), engine.cache);
-        inner.optional({"prefix", "blocks outlive their sequence and are found again by content"}, engine.prefix_cache,
-                       [&](Fields& tiers) {
-                           tiers.quantity({"host", "host memory of a replica below the devices", false, 0, 1e15},
-                                          Dimension::bytes, engine.prefix_host);
-                           tiers.quantity({"nvme", "NVMe of a replica below the host memory", false, 0, 1e16},
-                                          Dimension::bytes, engine.prefix_nvme);
-                           tiers.when(engine.prefix_nvme > 0, "nvme", [&](Fields& same) {
-                               same.quantity({"nvme_bandwidth", "of a node's NVMe, each way; 0 B/s: takes no time",
-                                              false, 0, 1e13},
-                                             Dimension::rate, engine.nvme_bandwidth);
-                           });
-                           tiers.enumeration({"eviction", "which of the unused blocks leaves a tier"}, kEvictions,
-                                             engine.prefix_eviction);
-                       });
+        inner.enumeration({"precision", "precision of keys and values"}, precision_names(), engine.cache);
+        inner.optional(
+            {"prefix", "blocks outlive their sequence and are found again by content"}, engine.prefix_cache,
+            [&](Fields& tiers) {
+                tiers.quantity({"host", "host memory of a replica below the devices", false, 0, 1e15}, Dimension::bytes,
+                               engine.prefix_host);
+                tiers.quantity({"nvme", "NVMe of a replica below the host memory", false, 0, 1e16}, Dimension::bytes,
+                               engine.prefix_nvme);
+                tiers.when(engine.prefix_nvme > 0, "nvme", [&](Fields& same) {
+                    same.quantity(
+                        {"nvme_bandwidth", "bandwidth of a node's NVMe in each direction; 0 B/s: takes no time", false,
+                         0, 1e13},
+                        Dimension::rate, engine.nvme_bandwidth);
+                });
+                tiers.enumeration({"eviction", "unused block that leaves a tier"}, kEvictions, engine.prefix_eviction);
+            });
     });
     fields.optional({"speculation", "drafts of several tokens, verified in one iteration"}, engine.speculates,
                     [&](Fields& inner) {
-                        inner.integer({"tokens", "of a draft", true, 1, 64}, draft_tokens);
+                        inner.integer({"tokens", "tokens of a draft", true, 1, 64}, draft_tokens);
                         inner.quantity({"acceptance", "chance of a draft token after an accepted one", false, 0, 1},
                                        Dimension::fraction, engine.speculation.acceptance);
                         inner.boolean({"sampled", "acceptance is drawn; otherwise every sequence gets the mean"},
@@ -325,7 +334,8 @@ void describe(Fields& fields, EngineSpec& engine) {
 
 void describe(Fields& fields, MeasureSpec& measure) {
     fields.quantity({"from", "requests from then on count", false, 0, 9e6}, Dimension::time, measure.from);
-    fields.quantity({"to", "and before then; 0 s: to the end", false, 0, 9e6}, Dimension::time, measure.to);
+    fields.quantity({"to", "end of the measured period; 0 s: the end of the run", false, 0, 9e6}, Dimension::time,
+                    measure.to);
 }
 
 void describe(Fields& fields, SloSpec& slo) {

@@ -99,11 +99,11 @@ std::vector<std::string> module_problems(const ModelSpec& model, const AdapterPl
 }  // namespace
 
 void describe(Fields& fields, AdapterPlan& adapters) {
-    fields.integer({"rank", "of the two matrices of an adapter", true, 1, 16'384}, adapters.rank);
+    fields.integer({"rank", "rank of the two matrices of an adapter", true, 1, 16'384}, adapters.rank);
     fields.text(
         {"modules", "products with an adapter, by commas: query, key, value or qkv, output; gate, up or gate_up, down"},
         adapters.modules);
-    fields.enumeration({"base", "how the frozen weights of layers are held; nf4: 4 bits with double quantisation"},
+    fields.enumeration({"base", "format of the frozen weights of layers; nf4: 4 bits with double quantisation"},
                        {"16-bit", "fp8", "nf4"}, adapters.base);
 }
 

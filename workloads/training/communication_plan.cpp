@@ -17,10 +17,10 @@ void describe(Fields& fields, ShardingPlan& sharding) {
     fields.integer({"secondary", "neighbours that share a second copy of the weights, for backward passes; 0: none",
                     false, 0, kMostRanks},
                    sharding.secondary);
-    fields.integer({"weight_bits", "of gathered weights on the wire; 0: 16, as they are", false, 0, 8},
-                   sharding.weight_bits);
-    fields.integer({"gradient_bits", "of gradients on the wire, by all-to-all; 0: as gradient_precision", false, 0, 8},
-                   sharding.gradient_bits);
+    fields.integer({"weight_bits", "bits of gathered weights on the wire; 0: 16", false, 0, 8}, sharding.weight_bits);
+    fields.integer(
+        {"gradient_bits", "bits of gradients on the wire, by all-to-all; 0: as gradient_precision", false, 0, 8},
+        sharding.gradient_bits);
     fields.integer({"block", "quantised values that share one 32-bit scale", false, 16, 1'000'000}, sharding.block);
     fields.integer(
         {"prefetch", "layers gathered ahead of the one that computes (needs overlap.data); 0: two", false, 0, 1000},
@@ -35,13 +35,13 @@ void describe(Fields& fields, OuterPlan& outer) {
                    outer.fragments);
     fields.integer({"overlap", "inner steps that go on before an exchange is waited for; 0: none", false, 0, 100'000},
                    outer.overlap);
-    fields.integer({"bits", "of an exchanged weight", false, 1, 32}, outer.bits);
+    fields.integer({"bits", "bits of an exchanged weight", false, 1, 32}, outer.bits);
 }
 
 void describe(Fields& fields, CompressionPlan& compression) {
     fields.number({"density", "share of the gradients that is sent", false, 1e-6, 1}, compression.density);
-    fields.integer({"value_bits", "of a gradient that is sent", false, 1, 32}, compression.value_bits);
-    fields.integer({"index_bits", "that tell where a gradient belongs", false, 0, 64}, compression.index_bits);
+    fields.integer({"value_bits", "bits of a gradient that is sent", false, 1, 32}, compression.value_bits);
+    fields.integer({"index_bits", "bits that tell where a gradient belongs", false, 0, 64}, compression.index_bits);
     fields.number({"dense", "share of the weights whose gradients are exchanged whole (norms, biases)", false, 0, 1},
                   compression.dense);
     fields.number({"sample", "share of the gradients that the threshold is estimated from; 1: exact", false, 1e-6, 1},

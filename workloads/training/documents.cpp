@@ -19,11 +19,12 @@
 namespace orrery::training {
 
 void describe(Fields& fields, DocumentsPlan& documents) {
-    fields.items({"lengths", "of the documents, as they are drawn"}, documents.lengths,
-                 [](Fields& inner, DocumentLength& one) {
-                     inner.integer({"tokens", "of documents of this length", true, 1, 1'000'000'000}, one.tokens);
-                     inner.number({"share", "of the documents, in any unit", false, 0, 1e15}, one.share);
-                 });
+    fields.items(
+        {"lengths", "lengths of the documents, as they are drawn"}, documents.lengths,
+        [](Fields& inner, DocumentLength& one) {
+            inner.integer({"tokens", "tokens of a document", true, 1, 1'000'000'000}, one.tokens);
+            inner.number({"share", "relative frequency of documents of this length", false, 0, 1e15}, one.share);
+        });
     fields.text({"trace", "a file of lengths in tokens, one a line, in the order of training; instead of lengths"},
                 documents.trace);
     fields.enumeration({"fill", "a sequence: a document and padding; documents that fill it; a document alone"},

@@ -13,8 +13,8 @@ namespace orrery::training {
 
 static void describe(Fields& fields, const Field& field, OffloadPlace& place) {
     fields.optional(field, place.given, [&](Fields& inner) {
-        inner.text({"tier", "of node.host.tiers", true}, place.tier);
-        inner.number({"fraction", "of it that is kept there", false, 0, 1}, place.fraction);
+        inner.text({"tier", "tier of node.host.tiers", true}, place.tier);
+        inner.number({"fraction", "fraction that is kept there", false, 0, 1}, place.fraction);
         inner.text({"rest", "the tier of what is left (none: the device)"}, place.rest);
     });
 }
@@ -23,7 +23,7 @@ void describe(Fields& fields, OffloadPlan& offload) {
     describe(fields, {"optimizer", "states, which the host then updates"}, offload.optimizer);
     describe(fields, {"gradients", "copied out after each micro-batch and added up by the host"}, offload.gradients);
     describe(fields, {"parameters", "weights, fetched layer by layer"}, offload.parameters);
-    describe(fields, {"activations", "what layers keep for their backward pass"}, offload.activations);
+    describe(fields, {"activations", "activations that layers keep for their backward pass"}, offload.activations);
     fields.enumeration(
         {"step",
          "the host updates weights once the norm of all gradients is known, behind the backward pass, or "

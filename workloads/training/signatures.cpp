@@ -14,9 +14,11 @@ static void describe(Fields& fields, GridDimension& one) {
     fields.integer({"ranks", "along this dimension", true, 1, 1'000'000}, one.ranks);
     fields.enumeration({"activations", "split by samples (S0) or tokens (S1), or broadcast (B)"}, names,
                        one.activations);
-    fields.enumeration({"weights_in", "of products into a block: split by rows (S0) or columns (S1), or broadcast"},
-                       names, one.weights_in);
-    fields.enumeration({"weights_out", "of products out of a block"}, names, one.weights_out);
+    fields.enumeration(
+        {"weights_in",
+         "layout of the weights of products into a block: split by rows (S0) or columns (S1), or broadcast"},
+        names, one.weights_in);
+    fields.enumeration({"weights_out", "layout of the weights of products out of a block"}, names, one.weights_out);
     fields.enumeration({"optimizer", "states of the optimizer: split (S0) or broadcast (B)"}, names, one.optimizer);
 }
 

@@ -22,9 +22,9 @@ static void describe(Fields& fields, ExpertPlan& experts) {
     fields.enumeration(
         {"dispatch", "tokens to experts: a copy for each choice, all to all ranks, or one to each node first"},
         {"all-to-all", "all-gather", "hierarchical"}, experts.dispatch);
-    fields.enumeration({"dispatch_precision", "of tokens on their way to experts; fp8 with its scales"},
+    fields.enumeration({"dispatch_precision", "precision of tokens on their way to experts; fp8 with its scales"},
                        training_precision_names(), experts.dispatch_precision);
-    fields.enumeration({"combine_precision", "of what experts send back; gradients go in 16 bits both ways"},
+    fields.enumeration({"combine_precision", "precision of what experts send back; gradients go in 16 bits both ways"},
                        training_precision_names(), experts.combine_precision);
     fields.number({"capacity", "rows that an expert takes at most, over the mean of all; 0: all", false, 0, 1000},
                   experts.capacity);
@@ -39,11 +39,12 @@ static void describe(Fields& fields, ExpertPlan& experts) {
                     "(Tutel, FSMoE)",
                     false, 1, 64},
                    experts.pieces);
-    fields.number({"router_exponent", "of Zipf's law of how often experts are chosen; 0: all alike", false, 0, 10},
-                  experts.exponent);
-    fields.items({"router_loads", "how often each expert is chosen; none: by the law"}, experts.loads,
+    fields.number(
+        {"router_exponent", "exponent of Zipf's law of how often experts are chosen; 0: all alike", false, 0, 10},
+        experts.exponent);
+    fields.items({"router_loads", "frequency with which each expert is chosen; none: by the law"}, experts.loads,
                  [](Fields& inner, double& load) {
-                     inner.number({"load", "of this expert, in any unit", true, 0, 1e15}, load);
+                     inner.number({"load", "load of this expert, in any unit", true, 0, 1e15}, load);
                  });
 }
 
@@ -105,9 +106,9 @@ void describe(Fields& fields, PlanSpec& plan) {
     fields.integer({"data", "data-parallel degree", false, 1, 1'000'000}, plan.data);
     fields.integer({"context", "context-parallel degree", false, 1, 1024}, plan.context);
     fields.enumeration({"context_exchange",
-                        "what the ranks of a sequence exchange: keys and values in a ring, or gathered behind its "
-                        "first piece, or before one kernel; tokens for heads; queries one way and what they found "
-                        "another; tokens for heads among neighbours, and a ring over these"},
+                        "exchange among the ranks of a sequence: keys and values in a ring, gathered behind the first "
+                        "piece, or gathered before one kernel; tokens for heads; queries one way and results another; "
+                        "tokens for heads among neighbours, and a ring over these"},
                        context_exchange_names(), plan.context_exchange);
     fields.integer(
         {"context_inner", "context_exchange: hierarchical: neighbours that exchange tokens for heads", false, 0, 1024},
@@ -129,7 +130,7 @@ void describe(Fields& fields, PlanSpec& plan) {
     fields.items({"stages", "layers of each part of the model, in order; none: as even as can be"}, plan.stages,
                  [](Fields& inner, std::int64_t& layers) {
                      inner.integer(
-                         {"layers", "of this part; only the first and the last may have none", true, 0, 100'000},
+                         {"layers", "layers of this part; only the first and the last may have none", true, 0, 100'000},
                          layers);
                  });
     fields.enumeration(
@@ -163,7 +164,8 @@ void describe(Fields& fields, PlanSpec& plan) {
         },
         Unmet::noted);
     fields.integer({"shard", "ranks that share weights under ZeRO-3; 0: all", false, 0, 1'000'000}, plan.shard);
-    fields.enumeration({"precision", "of matrix products; fp4: NVFP4"}, training_precision_names(), plan.precision);
+    fields.enumeration({"precision", "precision of matrix products; fp4: NVFP4"}, training_precision_names(),
+                       plan.precision);
     fields.when(plan.precision == Precision::fp8, "precision: fp8", [&](Fields& same) {
         same.enumeration(
             {"fp8_scaling",
@@ -177,11 +179,13 @@ void describe(Fields& fields, PlanSpec& plan) {
         {"loss",
          "kernels of the loss: one for each step, compiled together, one for each pass, or fused over 16-bit logits"},
         {"separate", "compiled", "online", "fused", "software"}, plan.loss);
-    fields.enumeration({"gradient_precision", "of gradients on the wire, and of their sums over micro-batches"},
-                       training_precision_names(), plan.gradient_precision);
-    fields.enumeration({"gather_precision",
-                        "of what tensor-parallel ranks gather (sequence_parallel); fp8: products take it as it comes"},
-                       training_precision_names(), "software", plan.gather_precision);
+    fields.enumeration(
+        {"gradient_precision", "precision of gradients on the wire, and of their sums over micro-batches"},
+        training_precision_names(), plan.gradient_precision);
+    fields.enumeration(
+        {"gather_precision",
+         "precision of what tensor-parallel ranks gather (sequence_parallel); fp8: products take it as it comes"},
+        training_precision_names(), "software", plan.gather_precision);
     describe(fields, plan.experts);
     fields.optional({"offload", "states and activations kept in memories of the node"}, plan.offload.given,
                     [&](Fields& inner) { describe(inner, plan.offload); });
@@ -198,9 +202,10 @@ void describe(Fields& fields, PlanSpec& plan) {
         plan.adapters.given, [&](Fields& inner) { describe(inner, plan.adapters); });
     fields.optional({"documents", "lengths of what is trained on, and how they fill sequences and ranks"},
                     plan.documents.given, [&](Fields& inner) { describe(inner, plan.documents); });
-    fields.optional({"signatures", "how ranks of a stage hold tensors, in place of tensor, context, data and zero"},
-                    plan.signatures.given, [&](Fields& inner) { describe(inner, plan.signatures); });
-    fields.section({"overlap", "which communication hides behind computation"}, [&](Fields& inner) {
+    fields.optional(
+        {"signatures", "layout of tensors over the ranks of a stage, in place of tensor, context, data and zero"},
+        plan.signatures.given, [&](Fields& inner) { describe(inner, plan.signatures); });
+    fields.section({"overlap", "communication that hides behind computation"}, [&](Fields& inner) {
         inner.when(
             cut, kCut,
             [&](Fields& same) {
@@ -211,7 +216,7 @@ void describe(Fields& fields, PlanSpec& plan) {
                     {"none", "backward", "full", "tiles"}, plan.overlap_tensor);
             },
             Unmet::noted);
-        inner.boolean({"near_memory", "with tensor: tiles: memory adds what arrives to what it holds"},
+        inner.boolean({"near_memory", "with tensor: tiles: memory adds arriving values to those that it holds"},
                       plan.near_memory_sums);
         inner.when(
             plan.pipeline > 1, "pipeline stages (plan.pipeline above 1)",
@@ -248,8 +253,8 @@ void describe(Fields& fields, SoftwareSpec& software) {
         {"launch", "time of the host per kernel or collective of a pass, which long kernels hide", true, 0, 1e-2},
         Dimension::time, software.launch);
     fields.enumeration({"graphs",
-                        "what is replayed as CUDA graphs: none; layers, but for exchanges and products of experts; "
-                        "all passes of an iteration"},
+                        "parts that are replayed as CUDA graphs: none; layers, except exchanges and products of "
+                        "experts; all passes of an iteration"},
                        {"none", "layers", "iteration"}, software.graphs);
     fields.sourced({"expert_wait",
                     "time per forward pass of a layer of experts in which the device waits for the host, which needs "
@@ -266,7 +271,7 @@ void describe(Fields& fields, SoftwareSpec& software) {
          "that none of its time hides"},
         software.blocking_launches);
     fields.boolean(
-        {"waits_at_ends", "with overlap.pipeline a stage waits for its sends while the pipeline fills and drains"},
+        {"waits_at_ends", "with overlap.pipeline, a stage waits for its sends while the pipeline fills and drains"},
         software.waits_at_ends);
     fields.sourced({"step_overhead", "time per iteration beyond its passes", true, 0, 60}, Dimension::time,
                    software.step_overhead);
@@ -309,14 +314,13 @@ void describe(Fields& fields, SoftwareSpec& software) {
     fields.boolean({"whole_row_gathers",
                     "overlap.tensor: full does not cut gathers before products in 8 bits with scales of rows"},
                    software.whole_row_gathers);
-    fields.sourced(
-        {"scan_efficiency",
-         "of the vector units' 32-bit rate that kernels of a state-space scan reach at most; 0: as measured of "
-         "mamba_ssm's",
-         false, 0, 1},
-        Dimension::fraction, software.scan_efficiency);
+    fields.sourced({"scan_efficiency",
+                    "share of the vector units' 32-bit rate that kernels of a state-space scan reach at most; 0: as "
+                    "measured for mamba_ssm",
+                    false, 0, 1},
+                   Dimension::fraction, software.scan_efficiency);
     fields.boolean(
-        {"rescales_products", "what a backward product with scales of rows makes is scaled by a kernel after it"},
+        {"rescales_products", "the result of a backward product with scales of rows is scaled by a kernel of its own"},
         software.rescales_products);
     fields.sourced(
         {"communication_units", "SMs or CUs that a collective takes from the kernels beside it", false, 0, 1000},

@@ -26,8 +26,8 @@ void describe(Fields& fields, TransportSpec& t) {
         [&](Fields& same) {
             same.enumeration(
                 {"recovery",
-                 "after a loss all from it on is sent again, or what is missing in a bitmap of acknowledgements; "
-                 "automatic: go-back-n for roce, hpcc and infiniband"},
+                 "data sent again after a loss: everything from the lost packet on (go-back-n), or the packets missing "
+                 "in a bitmap of acknowledgements (selective); automatic: go-back-n for roce, hpcc and infiniband"},
                 {"automatic", "go-back-n", "selective"}, t.recovery);
             same.quantity({"timeout", "without progress until packets count as lost; 0 s: 8 round trips of the path",
                            false, 0, 1e3},
@@ -36,12 +36,11 @@ void describe(Fields& fields, TransportSpec& t) {
             same.integer(
                 {"reorder", "packets beyond a gap that prove a loss; 0: 3 on one path, else by time", false, 0, 1e6},
                 t.reorder);
-            same.quantity(
-                {"reorder_time",
-                 "on many paths a packet is lost when one that was sent so much later has arrived; 0 s: a smoothed "
-                 "round trip, and not with trimming",
-                 false, 0, 1},
-                Dimension::time, t.reorder_time);
+            same.quantity({"reorder_time",
+                           "with many paths, a packet counts as lost when one sent this much later has arrived; 0 s: a "
+                           "smoothed round trip, and never with trimming",
+                           false, 0, 1},
+                          Dimension::time, t.reorder_time);
         },
         Unmet::noted);
     fields.when(
@@ -56,11 +55,13 @@ void describe(Fields& fields, TransportSpec& t) {
 
 // `pauses`: whether any queue pauses the sender of a link.
 static void describe(Fields& fields, QueueSpec& q, bool pauses) {
-    fields.quantity({"size", "of an output port; 0 B: without limit", false, 0, 4e9}, Dimension::bytes, q.size);
+    fields.quantity({"size", "size of an output port's queue; 0 B: without limit", false, 0, 4e9}, Dimension::bytes,
+                    q.size);
     fields.range({"ecn", "[none marked below, all marked above]; equal: a step", false, 0, 4e9}, Dimension::bytes,
                  q.mark_low, q.mark_high);
     fields.when(q.mark_high > 0, "marks (queues.ecn)", [&](Fields& same) {
-        same.number({"ecn_probability", "of a mark just below the upper bound", false, 0, 1}, q.mark_probability);
+        same.number({"ecn_probability", "probability of a mark just below the upper threshold", false, 0, 1},
+                    q.mark_probability);
     });
     fields.boolean({"trim", "cut what does not fit down to its header and send that first"}, q.trim);
     fields.quantity({"shared", "memory of a switch that its ports share; 0 B: each has its own", false, 0, 1e12},
@@ -85,11 +86,11 @@ static void describe(Fields& fields, QueueSpec& q, bool pauses) {
                       Dimension::bytes, q.headroom);
     });
     fields.when(pauses, "ports that pause (pfc)", [&](Fields& same) {
-        same.enumeration({"watchdog", "what a switch's port does with data once it has been paused for too long"},
+        same.enumeration({"watchdog", "action of a switch's port on its data once it has been paused too long"},
                          {"none", "drop", "forward"}, q.watchdog);
     });
     fields.when(q.watchdog != StormAction::none, "a watchdog", [&](Fields& same) {
-        same.quantity({"watchdog_detection", "of pause without a break, until the watchdog acts", false, 1e-6, 1e3},
+        same.quantity({"watchdog_detection", "uninterrupted pause after which the watchdog acts", false, 1e-6, 1e3},
                       Dimension::time, q.detection);
         same.quantity({"watchdog_restoration", "without pause, until the port is as before", false, 1e-6, 1e3},
                       Dimension::time, q.restoration);
@@ -100,33 +101,38 @@ static void describe(Fields& fields, QueueSpec& q, bool pauses) {
                      false, 0, 4e9},
                     Dimension::bytes, q.credits);
     fields.when(q.credits > 0, "links with credits", [&](Fields& same) {
-        same.boolean({"dateline", "with credits: a second lane for each class beyond the last place of a ring"},
+        same.boolean({"dateline", "with credits: each class gets a second lane beyond the last place of a ring"},
                      q.dateline);
     });
 }
 
 static void describe(Fields& fields, NicSpec& nic, bool acknowledged) {
-    fields.quantity({"doorbell", "from posting a message to its first packet", false, 0, 1}, Dimension::time,
+    fields.quantity({"doorbell", "time from posting a message to its first packet", false, 0, 1}, Dimension::time,
                     nic.doorbell);
     fields.quantity({"dma", "reading host memory before the first packet", false, 0, 1}, Dimension::time, nic.dma);
     fields.number({"message_rate", "messages a second that a NIC starts; 0: no limit", false, 0, 1e12},
                   nic.message_rate);
-    fields.quantity({"host_rate", "what the host feeds to a NIC; 0 B/s: no limit", false, 0, 1e14}, Dimension::rate,
-                    nic.host_rate);
+    fields.quantity({"host_rate", "rate at which the host feeds a NIC; 0 B/s: no limit", false, 0, 1e14},
+                    Dimension::rate, nic.host_rate);
     fields.quantity(
-        {"write_rate", "at which a NIC writes to its host what has come; 0 B/s: as it comes", false, 0, 1e14},
+        {"write_rate", "rate at which a NIC writes arrived data to its host; 0 B/s: as data arrive", false, 0, 1e14},
         Dimension::rate, nic.write_rate);
     fields.when(nic.write_rate > 0, "a write_rate", [&](Fields& same) {
-        same.quantity({"buffer", "of a NIC, for what waits to be written; what has no room is lost; 0 B: without limit",
-                       false, 0, 4e9},
-                      Dimension::bytes, nic.buffer);
+        same.quantity(
+            {"buffer",
+             "NIC buffer for data that wait to be written to the host; data beyond it are lost; 0 B: without limit",
+             false, 0, 4e9},
+            Dimension::bytes, nic.buffer);
     });
     fields.integer({"rails", "NICs of a node that a message is spread over, from that of its GPU on", false, 1, 1024},
                    nic.rails);
-    fields.integer({"queue_pairs", "between two NICs, each with messages in order; 0: one a message", false, 0, 65536},
-                   nic.queue_pairs);
-    fields.quantity({"host_memory", "of a node, for what its NICs read and write; 0 B/s: no limit", false, 0, 1e15},
-                    Dimension::rate, nic.host_memory);
+    fields.integer(
+        {"queue_pairs", "queue pairs between two NICs, each of which delivers in order; 0: one for each message", false,
+         0, 65536},
+        nic.queue_pairs);
+    fields.quantity(
+        {"host_memory", "memory bandwidth of a node for what its NICs read and write; 0 B/s: no limit", false, 0, 1e15},
+        Dimension::rate, nic.host_memory);
     fields.when(
         acknowledged, "a transport that acknowledges packets",
         [&](Fields& same) {
@@ -143,10 +149,11 @@ static void describe(Fields& fields, NicSpec& nic, bool acknowledged) {
 // What a class does not say is as the queues are.
 static void describe_classes(Fields& fields, PacketSpec& spec, const CarriedParts& parts) {
     const auto describe_one = [&](Fields& inner, ClassSpec& own) {
-        inner.text({"name", "by which workloads choose it", true}, own.name);
+        inner.text({"name", "name by which workloads choose the class", true}, own.name);
         inner.boolean({"strict", "sends before all classes that come after it"}, own.strict);
         inner.when(!own.strict, "turns that it shares with others (strict: false)", [&](Fields& same) {
-            same.number({"weight", "of its turns among classes that are not strict", false, 1e-3, 1e3}, own.weight);
+            same.number({"weight", "share of the turns among classes that are not strict", false, 1e-3, 1e3},
+                        own.weight);
         });
         if (parts.collectives) {
             inner.boolean({"collectives",
@@ -160,12 +167,11 @@ static void describe_classes(Fields& fields, PacketSpec& spec, const CarriedPart
                            "the first class does"},
                           own.sends);
         }
-        inner.quantity({"size", "of its queue at a port; 0 B: without limit", false, 0, 4e9}, Dimension::bytes,
-                       own.size);
+        inner.quantity({"size", "size of the class's queue at a port; 0 B: without limit", false, 0, 4e9},
+                       Dimension::bytes, own.size);
         inner.range({"ecn", "[none marked below, all marked above]; equal: a step", false, 0, 4e9}, Dimension::bytes,
                     own.mark_low, own.mark_high);
-        inner.number({"alpha", "it may hold this many times what is free of the shared memory", false, 1e-3, 1e3},
-                     own.alpha);
+        inner.number({"alpha", "queue limit as a multiple of the free shared memory", false, 1e-3, 1e3}, own.alpha);
         inner.boolean({"pfc", "pause the sender of a link, in this class alone"}, own.pfc);
         inner.quantity(
             {"pause_at", "waiting from one link; 0 B: two bandwidth-delay products of a link", false, 0, 1e12},
@@ -175,32 +181,35 @@ static void describe_classes(Fields& fields, PacketSpec& spec, const CarriedPart
         inner.quantity({"headroom", "beyond pause_at; 0 B: what can be under way on a link", false, 0, 1e12},
                        Dimension::bytes, own.headroom);
     };
-    fields.items({"classes", "of traffic, each with a queue of its own at every port; none: one, as the queues say"},
-                 spec.classes, describe_one, ClassSpec(spec.queues));
+    fields.items(
+        {"classes", "traffic classes, each with a queue of its own at every port; none: one class, as the queues say"},
+        spec.classes, describe_one, ClassSpec(spec.queues));
 }
 
 void describe(Fields& fields, PacketSpec& spec, const CarriedParts& parts) {
     fields.quantity({"mtu", "payload of a full packet", false, 1, 16777216}, Dimension::bytes, spec.mtu);
     fields.quantity({"header", "bytes around it; the size of an acknowledgement", false, 1, 65536}, Dimension::bytes,
                     spec.header);
-    fields.section({"transport", "how data get through"}, [&](Fields& inner) { describe(inner, spec.transport); });
+    fields.section({"transport", "transport protocol"}, [&](Fields& inner) { describe(inner, spec.transport); });
     fields.section({"queues", "memory of the switches"},
                    [&](Fields& inner) { describe(inner, spec.queues, pauses(spec)); });
     describe_classes(fields, spec, parts);
     fields.section({"nic", "limits of NICs and hosts"},
                    [&](Fields& inner) { describe(inner, spec.nic, spec.transport.needs().acknowledged); });
-    fields.number({"bit_error_rate", "of every link", false, 0, 1e-3}, spec.bit_error_rate);
-    fields.quantity({"reroute_delay", "from a change of a link to its effect on routing", false, 0, 1e4},
+    fields.number({"bit_error_rate", "bit error rate of every link", false, 0, 1e-3}, spec.bit_error_rate);
+    fields.quantity({"reroute_delay", "time from a change of a link to its effect on routing", false, 0, 1e4},
                     Dimension::time, spec.reroute_delay);
     fields.boolean({"failover", "switches leave a dead link of their own out at once, where another leads on"},
                    spec.failover);
     fields.boolean({"detour", "switches send round a dead link of their own until routing knows of it"}, spec.detour);
-    fields.quantity({"queue_samples", "between records of all queues; 0 s: none", false, 0, 1e4}, Dimension::time,
-                    spec.queue_samples);
+    fields.quantity({"queue_samples", "interval between records of all queues; 0 s: none", false, 0, 1e4},
+                    Dimension::time, spec.queue_samples);
     fields.section(
-        {"skip", "of steady stretches, by arithmetic; without it every packet is simulated"}, [&](Fields& inner) {
-            inner.quantity({"error", "of rates, and so of completion times; 0: nothing is skipped", false, 0, 0.05},
-                           Dimension::fraction, spec.skip_error);
+        {"skip", "steady stretches are computed and not simulated; without it every packet is simulated"},
+        [&](Fields& inner) {
+            inner.quantity(
+                {"error", "accepted error of rates, and so of completion times; 0: nothing is skipped", false, 0, 0.05},
+                Dimension::fraction, spec.skip_error);
         });
     fields.text({"link_events", "file of changes of links: time_s,link,event,factor"}, spec.link_events);
 }
@@ -258,9 +267,11 @@ static void add_problems_of_classes(const PacketSpec& spec, std::vector<std::str
 }
 
 void describe_flow_samples(Fields& fields, PacketSpec& spec) {
-    fields.section({"flow_samples", "of single messages: window, rate and marks"}, [&](Fields& inner) {
-        inner.quantity({"every", "between records; 0 s: none", false, 0, 1e4}, Dimension::time, spec.flow_samples);
-        inner.text({"flows", "which, by their numbers in run --flows: \"0-7, 32\"; empty: all"}, spec.sampled_flows);
+    fields.section({"flow_samples", "records of single messages: window, rate and marks"}, [&](Fields& inner) {
+        inner.quantity({"every", "interval between records; 0 s: none", false, 0, 1e4}, Dimension::time,
+                       spec.flow_samples);
+        inner.text({"flows", "messages to record, by their numbers in run --flows: \"0-7, 32\"; empty: all"},
+                   spec.sampled_flows);
     });
 }
 

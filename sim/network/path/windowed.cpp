@@ -10,7 +10,8 @@ class Windowed final : public PathChooser {
     struct Parameters {
         std::int64_t paths = 4;
         void describe(Fields& fields) {
-            fields.integer({"windowed_paths", "of a flow, each with a window of its own", false, 1, kMostPaths}, paths);
+            fields.integer({"windowed_paths", "paths of a flow, each with a window of its own", false, 1, kMostPaths},
+                           paths);
         }
     };
     explicit Windowed(const Parameters& own) : paths_(static_cast<std::uint32_t>(own.paths)) {}

@@ -303,7 +303,7 @@ struct SwitchGraphParameters : GraphParameters {
     void describe(Fields& fields) {
         fields.items({"switches", "the switches; nodes hang on them in this order", true}, switches,
                      [](Fields& inner, GraphSwitch& one) {
-                         inner.text({"name", "its name", true}, one.name);
+                         inner.text({"name", "name of the switch", true}, one.name);
                          inner.integer({"nodes", "nodes that hang on it", false, 0, 1'000'000}, one.nodes);
                      });
         fields.items({"links", "links between switches, both directions"}, links, [](Fields& inner, GraphLink& link) {
@@ -321,7 +321,7 @@ struct SiteParameters : GraphParameters {
     void describe(Fields& fields) {
         fields.items({"sites", "the sites; nodes are in them in this order, on one switch each", true}, switches,
                      [](Fields& inner, GraphSwitch& one) {
-                         inner.text({"name", "its name", true}, one.name);
+                         inner.text({"name", "name of the site", true}, one.name);
                          inner.integer({"nodes", "nodes in it", true, 0, 1'000'000}, one.nodes);
                      });
         fields.items({"wan", "links between sites, both directions"}, links, [](Fields& inner, GraphLink& link) {

@@ -79,7 +79,7 @@ struct MultiLevelParameters {
     void describe(Fields& fields) {
         fields.items(
             {"levels", "dimensions of a product, the first one first", true}, levels, [](Fields& inner, Level& level) {
-                inner.enumeration({"kind", "what joins the nodes that differ in this dimension alone"},
+                inner.enumeration({"kind", "network among the nodes that differ in this dimension alone"},
                                   {"ring", "line", "fully-connected", "switch"}, level.kind);
                 inner.integer({"size", "nodes in this dimension", true, 1, 1'000'000}, level.size);
                 inner.quantity({"link", "rate of a link, a direction", true, 1, 1e14}, Dimension::rate, level.link);

@@ -14,8 +14,9 @@ class Cubic final : public Transport {
         double initial_window = 10;  ///< packets, RFC 6928
         void describe(Fields& fields) {
             fields.number({"cubic_c", "segments a cubic second", false, 1e-3, 1e3}, c);
-            fields.number({"cubic_beta", "what is left of the window after a loss", false, 0.1, 0.99}, beta);
-            fields.number({"initial_window", "of dctcp and cubic, packets", false, 1, 1e6}, initial_window);
+            fields.number({"cubic_beta", "share of the window that is left after a loss", false, 0.1, 0.99}, beta);
+            fields.number({"initial_window", "initial window of dctcp and cubic, in packets", false, 1, 1e6},
+                          initial_window);
         }
     };
     explicit Cubic(const Parameters& own) : own_(own) {}

@@ -47,18 +47,17 @@ class Dcqcn final : public Transport {
         void describe(Fields& fields) {
             fields.boolean({"dcqcn", "roce: rates follow DCQCN; else line rate"}, on);
             const Preset before = preset;
-            fields.enumeration(
-                {"dcqcn_preset", "what the fields below are unless given: of 2015, or of NICs of 400 Gb/s"},
-                {"40g", "400g"}, preset);
+            fields.enumeration({"dcqcn_preset", "defaults of the fields below: those of 2015, or of NICs of 400 Gb/s"},
+                               {"40g", "400g"}, preset);
             if (preset != before) {
                 take(preset);
             }
             fields.number({"dcqcn_g", "gain of alpha", false, 1e-6, 1}, g);
             fields.quantity({"dcqcn_alpha_timer", "without notification until alpha decays", false, 1e-7, 1},
                             Dimension::time, alpha_timer);
-            fields.quantity({"dcqcn_rate_timer", "between rate increases", false, 1e-7, 1}, Dimension::time,
+            fields.quantity({"dcqcn_rate_timer", "time between rate increases", false, 1e-7, 1}, Dimension::time,
                             rate_timer);
-            fields.quantity({"dcqcn_byte_counter", "between rate increases", false, 1, 1e15}, Dimension::bytes,
+            fields.quantity({"dcqcn_byte_counter", "bytes between rate increases", false, 1, 1e15}, Dimension::bytes,
                             byte_counter);
             fields.integer({"dcqcn_recovery", "steps of fast recovery", false, 1, 1000}, recovery);
             fields.quantity({"dcqcn_increase", "additive increase", false, 0, 1e13}, Dimension::rate, increase);

@@ -12,7 +12,8 @@ class Dctcp final : public Transport {
         double initial_window = 10;  ///< packets, RFC 6928
         void describe(Fields& fields) {
             fields.number({"dctcp_g", "gain of alpha", false, 1e-6, 1}, g);
-            fields.number({"initial_window", "of dctcp and cubic, packets", false, 1, 1e6}, initial_window);
+            fields.number({"initial_window", "initial window of dctcp and cubic, in packets", false, 1, 1e6},
+                          initial_window);
         }
     };
     explicit Dctcp(const Parameters& own) : own_(own) {}

@@ -48,7 +48,8 @@ class Falcon final : public Transport {
             fields.quantity({"falcon_probe", "least time without news until a tail loss probe; 0 s: none", false, 0, 1},
                             Dimension::time, probe);
             fields.integer({"falcon_plb",
-                            "with paths windowed: windows in a row under load after which a path changes; 0: none do",
+                            "with paths windowed: consecutive windows under load after which a path changes; 0: paths "
+                            "never change",
                             false, 0, 255},
                            plb);
             fields.integer(

@@ -21,9 +21,10 @@ class Hpcc final : public Transport {
             fields.number({"hpcc_eta", "utilisation aimed at", false, 0.1, 1}, eta);
             fields.integer({"hpcc_stages", "additive increases in a row before one by ratio", false, 0, 1000}, stages);
             fields.quantity(
-                {"hpcc_increase", "of the window, each round trip; 0 B: W_init (1 - eta) / hpcc_flows", false, 0, 1e9},
+                {"hpcc_increase", "increase of the window each round trip; 0 B: W_init (1 - eta) / hpcc_flows", false,
+                 0, 1e9},
                 Dimension::bytes, increase);
-            fields.integer({"hpcc_flows", "of a link, that its increases allow for", false, 1, 1e6}, flows);
+            fields.integer({"hpcc_flows", "flows of a link that its increases allow for", false, 1, 1e6}, flows);
         }
     };
     explicit Hpcc(const Parameters& own) : own_(own) {}

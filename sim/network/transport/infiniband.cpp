@@ -36,13 +36,13 @@ class Infiniband final : public Transport {
         void describe(Fields& fields) {
             fields.boolean({"infiniband_control", "rates follow the table; else line rate"}, on);
             fields.integer(
-                {"ccti_increase", "of the index into the table, by each marked acknowledgement", false, 1, 255},
+                {"ccti_increase", "increase of the index into the table by each marked acknowledgement", false, 1, 255},
                 increase);
             fields.integer({"ccti_limit", "largest index into the table", false, 1, 16383}, limit);
             fields.integer({"ccti_min", "least index into the table", false, 0, 255}, least);
             fields.quantity(
-                {"ccti_timer", "after which the index falls by one; 0 s: 150 times that of sending a packet", false, 0,
-                 0.0672},
+                {"ccti_timer", "time after which the index falls by one; 0 s: 150 times the time to send a packet",
+                 false, 0, 0.0672},
                 Dimension::time, timer);
             fields.enumeration(
                 {"cct", "delay between packets, in times of sending one: the index, or 0.0036 times its square"},

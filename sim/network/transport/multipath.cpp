@@ -20,7 +20,9 @@ class Multipath final : public Transport {
                 Dimension::time, target);
             fields.number({"multipath_increase", "packets a round trip on an empty path", false, 0, 1e6}, increase);
             fields.number({"multipath_fair", "packets per round trip when late but not marked", false, 0, 1e6}, fair);
-            fields.number({"multipath_decrease", "of the excess delay, once a round trip", false, 0, 1}, decrease);
+            fields.number({"multipath_decrease",
+                           "share of the excess delay by which the window decreases once a round trip", false, 0, 1},
+                          decrease);
             fields.boolean(
                 {"receiver_credits", "multipath: beyond its first window a flow sends what its receiver grants"},
                 credits);

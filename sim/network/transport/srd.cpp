@@ -19,7 +19,8 @@ class Srd final : public Transport {
         double delay = 0.25;
         void describe(Fields& fields) {
             fields.number(
-                {"srd_delay", "of the least round trip, beyond which a longer one is congestion", false, 0, 100},
+                {"srd_delay", "multiple of the least round trip beyond which a round trip counts as congested", false,
+                 0, 100},
                 delay);
         }
     };

@@ -30,9 +30,9 @@ class Timely final : public Transport {
                             increase);
             fields.number({"timely_beta", "multiplicative decrease", false, 0, 1}, beta);
             fields.number({"timely_alpha", "weight of the newest difference of round trips", false, 1e-6, 1}, alpha);
-            fields.quantity(
-                {"timely_min_rtt", "that a gradient of one stands for; 0 s: the unloaded round trip", false, 0, 1},
-                Dimension::time, min_rtt);
+            fields.quantity({"timely_min_rtt",
+                             "round trip that a gradient of one stands for; 0 s: the unloaded round trip", false, 0, 1},
+                            Dimension::time, min_rtt);
             fields.integer({"timely_hyper", "increases at once, after as many falling completions", false, 1, 1000},
                            hyper);
             fields.quantity({"timely_segment", "bytes per completion", false, 1, 1e9}, Dimension::bytes, segment);

@@ -137,7 +137,8 @@ void RecordKind::describe(Fields& fields, const Scenario&) {
                    replay.trace);
     });
     describe_given(fields, faults);
-    fields.section({"replay", "what is changed about it"}, [&](Fields& inner) { orrery::describe(inner, replay); });
+    fields.section({"replay", "changes to the recorded program"},
+                   [&](Fields& inner) { orrery::describe(inner, replay); });
 }
 
 RunCost RecordKind::cost(const Scenario& whole) const {

@@ -419,11 +419,11 @@ void RlKind::describe(Fields& fields, const Scenario&) {
     orrery::describe(fields, rl);
     fields.items({"jobs", "the parts of a step", true}, jobs, [](Fields& inner, RlPart& job) {
         inner.enumeration(
-            {"role", "what it does in a step; the generator is of kind serving, all others of training", true},
+            {"role", "task of the role in a step; the generator is of kind serving, all others of training", true},
             part_role_names(), job.role);
         inner.text({"nodes", "a count (the next that no job before has), or numbers and ranges: 0-3,8", true},
                    job.nodes);
-        inner.boolean({"offload", "its weights and states are in host memory while others run"}, job.offload);
+        inner.boolean({"offload", "keep the role's weights and states in host memory while others run"}, job.offload);
         describe_job_source(inner, job);
     });
 }

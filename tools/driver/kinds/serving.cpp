@@ -430,12 +430,13 @@ void describe_needs(Fields& fields, const ServingKind& s, const ClusterSpec& clu
 }  // namespace
 
 void ServingKind::describe(Fields& fields, const Scenario& whole) {
-    fields.section({"model", "what is served: a preset or its dimensions", true}, kModelPresets,
+    fields.section({"model", "model that is served: a preset or its dimensions", true}, kModelPresets,
                    [&](Fields& inner) { orrery::describe(inner, model); });
     fields.section({"engine", "replicas, their plan, scheduler and cache"},
                    [&](Fields& inner) { orrery::describe(inner, engine); });
-    fields.section({"requests", "what clients ask for"}, [&](Fields& inner) { orrery::describe(inner, requests); });
-    fields.section({"slo", "what counts as in time"}, [&](Fields& inner) { orrery::describe(inner, slo); });
+    fields.section({"requests", "requests that clients send"},
+                   [&](Fields& inner) { orrery::describe(inner, requests); });
+    fields.section({"slo", "latency limits of goodput"}, [&](Fields& inner) { orrery::describe(inner, slo); });
     fields.section({"measure", "the part of the run that is measured"},
                    [&](Fields& inner) { orrery::describe(inner, measure); });
     orrery::describe(fields, engine.faults);

@@ -278,9 +278,9 @@ class TrainingWork final : public ScenarioRun {
 }  // namespace
 
 void TrainingKind::describe(Fields& fields, const Scenario&) {
-    fields.section({"model", "what is trained: a preset or its dimensions", true}, kModelPresets,
+    fields.section({"model", "model that is trained: a preset or its dimensions", true}, kModelPresets,
                    [&](Fields& inner) { orrery::describe(inner, model); });
-    fields.section({"plan", "how it is spread over the cluster", true},
+    fields.section({"plan", "distribution of the model over the cluster", true},
                    [&](Fields& inner) { orrery::describe(inner, plan); });
     fields.section({"software", "the generation of training software (default: megatron-core-2024)"}, kSoftwarePresets,
                    [&](Fields& inner) { orrery::describe(inner, software); });

@@ -24,7 +24,7 @@ void describe(Fields& fields, CollectiveSpec& spec) {
             row->describe(fields, spec);
         }
     }
-    fields.text({"class", "of traffic, one of network.classes; without it the first"}, spec.traffic_class);
+    fields.text({"class", "class of its traffic, one of network.classes; without it the first"}, spec.traffic_class);
     fields.boolean({"in_memory", "sums read and write the memory of their rank; otherwise they cost no time"},
                    spec.in_memory);
     // Left to `auto`, an operation with a root still has one.
@@ -39,7 +39,7 @@ void describe(Fields& fields, CollectiveSpec& spec) {
 void describe(Fields& fields, TrafficSpec& spec) {
     fields.text({"flows", "instead of a pattern: a file of flows (CSV src,dst,bytes,start,after,class; or .cm)"},
                 spec.flows);
-    fields.text({"class", "of traffic, one of network.classes; without it the first"}, spec.traffic_class);
+    fields.text({"class", "class of its traffic, one of network.classes; without it the first"}, spec.traffic_class);
     const bool all = fields.names_all();
     if (!spec.flows.empty() && !all) {
         return;
@@ -53,7 +53,7 @@ void describe(Fields& fields, TrafficSpec& spec) {
         fields.integer({"shift", "destination is source + shift", false, 1, 4'000'000}, spec.shift);
     }
     if (spec.pattern == TrafficPattern::incast || all) {
-        fields.integer({"senders", "of an incast; 0: all but the receiver", false, 0, 4'000'000}, spec.senders);
+        fields.integer({"senders", "senders of an incast; 0: all but the receiver", false, 0, 4'000'000}, spec.senders);
     }
 }
 

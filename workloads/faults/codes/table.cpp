@@ -22,7 +22,7 @@ const PolicyTable<GradientCode>& gradient_code_table() {
 void BurstPattern::describe(Fields& fields) {
     fields.integer({"burst", "rounds within which a worker is late in a window (B)", false, 1, 1 << 16}, burst);
     fields.integer({"window", "rounds of a window (W)", false, 2, 1 << 16}, window);
-    fields.integer({"workers", "that may be late in a window (lambda)", false, 0, 1 << 22}, workers);
+    fields.integer({"workers", "workers that may be late in a window (lambda)", false, 0, 1 << 22}, workers);
 }
 
 bool BurstPattern::bears(const LateWorkers& late, const std::deque<LateWorkers>& past) const {

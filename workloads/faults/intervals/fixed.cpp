@@ -9,7 +9,8 @@ class Fixed final : public CheckpointInterval {
     struct Parameters {
         double every = 1800;
         void describe(Fields& fields) {
-            fields.quantity({"every", "of training without faults, rounded to whole iterations", false, 1e-3, 1e9},
+            fields.quantity({"every", "training time between checkpoints without faults, rounded to whole iterations",
+                             false, 1e-3, 1e9},
                             Dimension::time, every);
         }
     };

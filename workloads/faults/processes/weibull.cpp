@@ -30,7 +30,9 @@ class Weibull final : public FaultProcess {
     struct Parameters {
         double shape = 0.7;
         void describe(Fields& fields) {
-            fields.number({"shape", "below 1: infant mortality; 1: exponential; above: wear", false, 0.2, 20}, shape);
+            fields.number({"shape", "shape of the distribution; below 1: infant mortality; 1: exponential; above: wear",
+                           false, 0.2, 20},
+                          shape);
         }
     };
     explicit Weibull(const Parameters& parameters)

@@ -57,7 +57,7 @@ class BlockSparseAttention final : public StandardAttention {
 }  // namespace
 
 extern const PolicyRow<AttentionForm> kBlockSparseAttention;
-const PolicyRow<AttentionForm> kBlockSparseAttention = policy_row<AttentionForm, BlockSparseAttention>(
-    "block-sparse", "a share of the keys, in blocks");
+const PolicyRow<AttentionForm> kBlockSparseAttention =
+    policy_row<AttentionForm, BlockSparseAttention>("block-sparse", "a share of the keys, in blocks");
 
 }  // namespace orrery::model

@@ -43,7 +43,7 @@ void describe_recovery(Fields& fields, ServiceRecovery& recovery, const ServiceF
     const bool machines = breaks_machines(faults);
     fields.when(faults.meets({FaultKind::fail_stop, FaultKind::preemption}), "faults that stop replicas",
                 [&](Fields& same) {
-                    same.quantity({"detection", "until the router knows that a replica is gone", false, 0, 1e6},
+                    same.quantity({"detection", "time until the router knows that a replica is gone", false, 0, 1e6},
                                   Dimension::time, recovery.detection_s);
                 });
     fields.when(faults.meets({FaultKind::hang, FaultKind::link_down, FaultKind::link_flap}),
@@ -53,19 +53,22 @@ void describe_recovery(Fields& fields, ServiceRecovery& recovery, const ServiceF
                 });
     fields.when(faults.meets({FaultKind::corruption}), "a corruption", [&](Fields& same) {
         same.quantity({"corruption",
-                       "until silent data corruption is found: what a replica has answered by then is wrong, and what "
-                       "it is at starts anew",
+                       "time until silent data corruption is found: the replica's answers up to then are wrong, and "
+                       "its work starts anew",
                        false, 0, kLongest},
                       Dimension::time, recovery.corruption_s);
     });
     fields.when(faults.meets({FaultKind::preemption}), "a preemption", [&](Fields& same) {
-        same.quantity({"notice", "before a preemption: the replica takes no new requests, and those that it has go on",
+        same.quantity({"notice",
+                       "notice before a preemption, in which the replica takes no new requests and goes on with those "
+                       "that it has",
                        false, 0, 1e6},
                       Dimension::time, recovery.notice_s);
     });
     fields.when(machines || faults.meets({FaultKind::link_down}), "machines or links that break", [&](Fields& same) {
-        same.quantity({"repair", "of a machine or link, mean; then the replica starts", false, 0, kLongest},
-                      Dimension::time, recovery.repair_s);
+        same.quantity(
+            {"repair", "mean time to repair a machine or link, after which the replica starts", false, 0, kLongest},
+            Dimension::time, recovery.repair_s);
     });
     fields.when(recovery.repair_s > 0, "a repair", [&](Fields& same) {
         same.boolean({"exponential", "repairs; otherwise each takes as long as that"}, recovery.exponential);
@@ -86,8 +89,8 @@ void describe_retries(Fields& fields, ServiceFaults& faults) {
     fields.variant({"kv", "caches of a failed replica: lost and computed anew, or restored from a copy"},
                    {"lost", "restored"}, kv, copied, [&](Fields& inner) {
                        inner.when(kv == 1, "kind: restored", [&](Fields& same) {
-                           same.quantity({"rate", "at which a replica reads copies", false, 1e3, 1e15}, Dimension::rate,
-                                         faults.restore_rate);
+                           same.quantity({"rate", "rate at which a replica reads copies", false, 1e3, 1e15},
+                                         Dimension::rate, faults.restore_rate);
                        });
                    });
     faults.restores = kv == 1;
@@ -101,7 +104,7 @@ void describe_given(Fields& fields, ServiceFaults& faults) {
     });
     fields.when(stops_replicas(faults) && faults.retries > 0, "retries of requests whose replica stopped",
                 [&](Fields& same) { describe_retries(same, faults); });
-    fields.section({"recovery", "from a fault to taking requests again"},
+    fields.section({"recovery", "steps from a fault to taking requests again"},
                    [&](Fields& inner) { describe_recovery(inner, faults.recovery, faults); });
 }
 
@@ -113,7 +116,7 @@ bool simulated(FaultKind kind) {
 
 void describe(Fields& fields, ServiceFaults& faults) {
     std::size_t index = faults.given ? 1 : 0;
-    fields.variant({"faults", "what fails while requests are served: a map"}, {"none", "some"}, index, faults.given,
+    fields.variant({"faults", "faults while requests are served"}, {"none", "some"}, index, faults.given,
                    [&](Fields& inner) { describe_given(inner, faults); });
     faults.given = index == 1 || faults.given;  // a map needs no `kind`
 }

@@ -12,9 +12,9 @@ namespace orrery::serving {
 namespace {
 
 void describe_times(Fields& fields, DecodeTimes& times) {
-    fields.quantity({"fixed", "of an iteration, whatever it does", false, 0, 100}, Dimension::time, times.fixed);
-    fields.quantity({"sequence", "of each decoding sequence", false, 0, 100}, Dimension::time, times.sequence);
-    fields.quantity({"context", "of each token in the cache that decoding sequences look back on", false, 0, 1},
+    fields.quantity({"fixed", "fixed time of an iteration", false, 0, 100}, Dimension::time, times.fixed);
+    fields.quantity({"sequence", "time per decoding sequence", false, 0, 100}, Dimension::time, times.sequence);
+    fields.quantity({"context", "time per token in the cache that decoding sequences look back on", false, 0, 1},
                     Dimension::time, times.context);
 }
 
@@ -31,22 +31,23 @@ std::pair<std::size_t, double> between(const std::vector<double>& grid, double v
 }  // namespace
 
 void describe(Fields& fields, GivenStepSpec& step) {
-    fields.quantity({"token", "of each new token of a prompt", false, 0, 100}, Dimension::time, step.token);
-    fields.quantity({"square", "of each new token of a prompt and each token that it attends to", false, 0, 1},
+    fields.quantity({"token", "time per new token of a prompt", false, 0, 100}, Dimension::time, step.token);
+    fields.quantity({"square", "time per pair of a new token of a prompt and a token that it attends to", false, 0, 1},
                     Dimension::time, step.square);
     describe_times(fields, step.decodes);
     bool many = step.many > 0;
     fields.optional({"beyond", "constants that hold from a number of decoding sequences on"}, many, [&](Fields& inner) {
-        inner.integer({"sequences", "from this many on", true, 1, 1 << 20}, step.many);
+        inner.integer({"sequences", "number of sequences from which this row applies", true, 1, 1 << 20}, step.many);
         describe_times(inner, step.beyond);
     });
     fields.number({"mixed", "prompts and decodes in one iteration over the same apart", false, 0.01, 100}, step.mixed);
     fields.items(
         {"table", "times of decodes alone by number and mean context, in place of 'sequence' and 'context'"},
         step.table, [](Fields& inner, StepPoint& point) {
-            inner.integer({"sequences", "that decode", true, 1, 1 << 20}, point.sequences);
+            inner.integer({"sequences", "number of decoding sequences", true, 1, 1 << 20}, point.sequences);
             inner.integer({"context", "tokens in the cache of each, on average", false, 0, 1 << 24}, point.context);
-            inner.quantity({"time", "of the iteration, without 'fixed'", true, 0, 100}, Dimension::time, point.seconds);
+            inner.quantity({"time", "time of the iteration, without 'fixed'", true, 0, 100}, Dimension::time,
+                           point.seconds);
         });
 }
 

@@ -25,7 +25,7 @@ void describe(Fields& fields, HostSpec& host) {
     fields.sourced({"step", "host time of an iteration", false, 0, 1}, Dimension::time, host.step);
     fields.sourced({"sequence", "host time of a sequence in an iteration", false, 0, 1}, Dimension::time,
                    host.sequence);
-    fields.sourced({"request", "from a client to the engine's queue, and back with the first token", false, 0, 10},
+    fields.sourced({"request", "time from a client to the engine's queue, and back with the first token", false, 0, 10},
                    Dimension::time, host.request);
     fields.boolean(
         {"shared_front_end", "one front end is before all replicas; else each that takes prompts brings one"},

@@ -3,19 +3,21 @@
 namespace orrery::serving {
 
 void describe(Fields& fields, KvCompressionSpec& spec) {
-    fields.number({"key_bits", "of each key", false, 1, 8}, spec.key_bits);
-    fields.number({"value_bits", "of each value", false, 1, 8}, spec.value_bits);
-    fields.integer({"group", "of them share a scale and a zero point", false, 1, 1 << 16}, spec.group);
+    fields.number({"key_bits", "bits of each key", false, 1, 8}, spec.key_bits);
+    fields.number({"value_bits", "bits of each value", false, 1, 8}, spec.value_bits);
+    fields.integer({"group", "values that share a scale and a zero point", false, 1, 1 << 16}, spec.group);
     fields.quantity({"sparse", "share of them that is kept whole, with its place", false, 0, 1}, Dimension::fraction,
                     spec.sparse);
-    fields.integer({"rank", "of low-rank factors that repair each head; 0: none", false, 0, 1024}, spec.rank);
+    fields.integer({"rank", "rank of the low-rank factors that repair each head; 0: none", false, 0, 1024}, spec.rank);
     fields.when(spec.rank > 0, "low-rank factors (rank above 0)", [&](Fields& same) {
-        same.integer({"iterations", "of the power method that finds them", false, 1, 1000}, spec.iterations);
+        same.integer({"iterations", "iterations of the power method that finds the factors", false, 1, 1000},
+                     spec.iterations);
     });
     fields.integer({"recent", "tokens of each sequence that stay in 16 bits until they are so many", false, 0, 1 << 20},
                    spec.recent);
-    fields.enumeration({"rebuild", "where attention finds 16-bit values: in its kernel, or in memory before it"},
-                       {"in-kernel", "before"}, spec.rebuild);
+    fields.enumeration(
+        {"rebuild", "place where values become 16 bits again: in attention's kernel, or in memory before it"},
+        {"in-kernel", "before"}, spec.rebuild);
 }
 
 double kv_bytes(const KvCompressionSpec& spec, Precision precision, double width, double head_dim) {

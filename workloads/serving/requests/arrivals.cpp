@@ -65,7 +65,7 @@ void describe(Fields& fields, const char* key, const char* what, LengthSpec& spe
 }
 
 void describe(Fields& fields, ClientSpec& client) {
-    fields.number({"share", "of the rate, over the sum of all shares", false, 1e-9, 1e9}, client.share);
+    fields.number({"share", "share of the rate, relative to the sum of all shares", false, 1e-9, 1e9}, client.share);
     fields.number({"burstiness", "coefficient of variation of the gaps; 1 is Poisson", false, 0.01, 100},
                   client.burstiness);
     describe(fields, "prompt", "lengths of its prompts", client.prompt);
@@ -88,8 +88,9 @@ void describe(Fields& fields, RequestsSpec& spec) {
                 "generated requests of one kind (a trace says when its requests come, and clients of a mix have gaps "
                 "of their own)",
                 [&](Fields& same) {
-                    same.enumeration({"arrivals", "how generated requests come; closed: also those of a trace"},
-                                     {"poisson", "gamma", "fixed", "at-once", "closed"}, spec.arrivals);
+                    same.enumeration(
+                        {"arrivals", "arrival process of generated requests; closed also applies to those of a trace"},
+                        {"poisson", "gamma", "fixed", "at-once", "closed"}, spec.arrivals);
                 });
     fields.when(closed, "arrivals: closed", [&](Fields& same) {
         same.integer({"clients", "closed: each sends its next request when the last one is answered; 0: none", false, 0,
@@ -123,17 +124,18 @@ void describe(Fields& fields, RequestsSpec& spec) {
                      spec.longest);
     });
     fields.number({"time_scale", "gaps of a trace times this", false, 1e-6, 1e6}, spec.time_scale);
-    fields.quantity({"from", "of a trace: what comes before is left out", false, 0, 9e6}, Dimension::time, spec.from);
-    fields.quantity({"to", "of a trace: where it ends; 0 s: at its end", false, 0, 9e6}, Dimension::time, spec.to);
+    fields.quantity({"from", "start of the part of a trace that is used", false, 0, 9e6}, Dimension::time, spec.from);
+    fields.quantity({"to", "end of the part of a trace that is used; 0 s: the trace's end", false, 0, 9e6},
+                    Dimension::time, spec.to);
     fields.quantity({"sample", "share of the requests that are kept", false, 1e-6, 1}, Dimension::fraction,
                     spec.sample);
     fields.when(timed, "generated requests that come at a rate", [&](Fields& same) {
         same.number({"swing", "generated: the rate swings by this share of itself", false, 0, 1}, spec.swing);
     });
     fields.when(spec.swing > 0, "a swing", [&](Fields& same) {
-        same.quantity({"period", "in which it does", false, 1, 9e6}, Dimension::time, spec.period);
+        same.quantity({"period", "period of the swing", false, 1, 9e6}, Dimension::time, spec.period);
     });
-    fields.quantity({"timeout", "after which a client gives up; 0 s: never", false, 0, 1e6}, Dimension::time,
+    fields.quantity({"timeout", "time after which a client gives up; 0 s: never", false, 0, 1e6}, Dimension::time,
                     spec.timeout);
     fields.integer({"sessions", "generated requests belong to one of so many sessions", false, 1, 1 << 20},
                    spec.sessions);

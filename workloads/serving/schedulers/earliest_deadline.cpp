@@ -14,7 +14,7 @@ class EarliestDeadline final : public Scheduler {
         double per_token =
             0;  ///< s from a request's arrival until its first token is due, for each token of the prompt
         void describe(Fields& fields) {
-            fields.quantity({"deadline_per_token", "of the first token, after arrival, for each token of the prompt",
+            fields.quantity({"deadline_per_token", "deadline of the first token after arrival, per token of the prompt",
                              false, 0, 1e3},
                             Dimension::time, per_token);
         }

@@ -15,7 +15,7 @@ class FastServe final : public Scheduler {
         std::int64_t levels = 6;
         std::int64_t first_quantum = 64;  ///< tokens that the highest level may compute
         void describe(Fields& fields) {
-            fields.integer({"levels", "of priority", false, 1, 32}, levels);
+            fields.integer({"levels", "levels of priority", false, 1, 32}, levels);
             fields.integer({"first_quantum", "tokens of the highest level; doubles with each", false, 1, 1 << 20},
                            first_quantum);
         }

@@ -17,7 +17,7 @@ class InFlight final : public Scheduler {
         void describe(Fields& fields) {
             fields.integer({"wait_iterations", "prompts wait so many iterations for company", false, 0, 1 << 20},
                            wait_iterations);
-            fields.quantity({"wait_share", "or until the iteration fills this share of the token budget", false, 0, 1},
+            fields.quantity({"wait_share", "share of the token budget that ends the wait", false, 0, 1},
                             Dimension::fraction, wait_share);
         }
     };

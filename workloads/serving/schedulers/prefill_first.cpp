@@ -17,8 +17,8 @@ class PrefillFirst final : public Scheduler {
     struct Parameters {
         Preemption preemption = Preemption::recompute;
         void describe(Fields& fields) {
-            fields.enumeration({"preemption", "what happens to a sequence that loses its blocks"},
-                               {"recompute", "swap"}, preemption);
+            fields.enumeration({"preemption", "treatment of a sequence that loses its blocks"}, {"recompute", "swap"},
+                               preemption);
         }
     };
     explicit PrefillFirst(const Parameters& own) : preemption_(own.preemption) {}

@@ -22,10 +22,14 @@ class Prefix final : public Router {
                 {"imbalance", "the least loaded takes a request when the most loaded has more requests by this", false,
                  0, 1 << 20},
                 imbalance);
-            fields.number({"relative_imbalance", "and more than so many times as many", false, 1, 1000},
-                          relative_imbalance);
-            fields.quantity({"cached", "of a prompt, above which its replica takes it", false, 0, 1},
-                            Dimension::fraction, cached);
+            fields.number(
+                {"relative_imbalance", "ratio of the most to the least loaded replica that must be exceeded as well",
+                 false, 1, 1000},
+                relative_imbalance);
+            fields.quantity(
+                {"cached", "cached share of a prompt above which the replica that holds it takes the request", false, 0,
+                 1},
+                Dimension::fraction, cached);
         }
     };
     explicit Prefix(const Parameters& parameters) : own_(parameters) {}
