@@ -109,9 +109,14 @@ def other_commands():
     output = orrery.command("list", "models", "--quiet")
     assert output.code == 0 and "llama-3-70b" in output.text.split()
     assert orrery.command("rum").code == 2 and "did you mean 'run'" in orrery.command("rum").errors
-    matrix = os.path.join(SOURCES, "tests/data/replay/flows.cm")
-    if os.path.exists(matrix):
-        assert orrery.import_("htsim-matrix", matrix)
+    goal = os.path.join(SOURCES, "tests/data/replay/pingpong.goal")
+    text = orrery.import_("goal", goal)
+    with tempfile.TemporaryDirectory() as folder:
+        written = os.path.join(folder, "pingpong.replay")
+        assert orrery.import_("goal", goal, written) is None
+        with open(written, encoding="utf-8") as stream:
+            assert stream.read() == text
+    assert raised(orrery.InputError, lambda: orrery.import_("gaol", goal)).exit_code == 2
 
 
 def many_runs():

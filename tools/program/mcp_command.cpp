@@ -122,19 +122,17 @@ int command_mcp(const CommandLine& line, const DataDirectory& /*data*/) {
         const auto end = Clock::now() + std::chrono::duration<double>(limit_s);
         bool late = false;
         bool cancelled = false;
+        std::size_t looked_at = 0;  // of the lines that wait: which of them cancel this call, or are pings
         std::optional<Invocation> ended = invoke(words, input, [&] {
             if (lines.waiting.size() < kMostWaiting) {
-                const std::size_t seen = lines.waiting.size();
                 lines.read(0);
-                for (std::size_t i = seen; i < lines.waiting.size();) {
-                    const std::string& text = lines.waiting[i].text;
-                    cancelled = cancelled || McpServer::cancels(text, id);
-                    if (const std::optional<std::string> pong = McpServer::pong(text)) {
-                        gone = gone || !write_line(*pong);
-                        lines.waiting.erase(lines.waiting.begin() + static_cast<std::ptrdiff_t>(i));
-                    } else {
-                        ++i;
-                    }
+            }
+            for (; looked_at < lines.waiting.size(); ++looked_at) {
+                const std::string& text = lines.waiting[looked_at].text;
+                cancelled = cancelled || McpServer::cancels(text, id);
+                if (const std::optional<std::string> pong = McpServer::pong(text)) {
+                    gone = gone || !write_line(*pong);
+                    lines.waiting.erase(lines.waiting.begin() + static_cast<std::ptrdiff_t>(looked_at--));
                 }
             }
             gone = gone || client_gone();
