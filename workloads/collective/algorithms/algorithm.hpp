@@ -117,6 +117,13 @@ std::vector<std::uint32_t> add_ring(ScheduleBuilder& builder, const std::vector<
 /// From member to member, in so many pieces of `bytes`; `towards` the first member, and summed, instead of from it.
 void add_chain(ScheduleBuilder& builder, const std::vector<std::uint32_t>& members, double bytes, std::int64_t pieces,
                bool towards);
+/// The tree of algorithm `tree`: an in-order binary tree.
+struct BinaryTree {
+    std::uint32_t root = 0;
+    std::vector<std::uint32_t> parent;  ///< by rank; of the root itself
+    std::vector<std::vector<std::uint32_t>> children;
+};
+[[nodiscard]] BinaryTree binary_tree(std::uint32_t ranks);
 /// Names the rank that has or gets the data, and what the payload is cut into.
 void describe_root(Fields& fields, CollectiveSpec& spec);
 void describe_chain(Fields& fields, CollectiveSpec& spec);

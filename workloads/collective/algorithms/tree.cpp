@@ -75,6 +75,20 @@ double messages_of(const CollectiveSpec& spec, double ranks, double) {
 
 }  // namespace
 
+BinaryTree binary_tree(std::uint32_t ranks) {
+    BinaryTree out;
+    out.root = std::bit_floor(ranks) - 1;
+    out.parent.resize(ranks, out.root);
+    out.children.resize(ranks);
+    for (std::uint32_t label = 1; label <= ranks; ++label) {
+        if (label - 1 != out.root) {
+            out.parent[label - 1] = parent_label(label, ranks) - 1;
+            out.children[out.parent[label - 1]].push_back(label - 1);
+        }
+    }
+    return out;
+}
+
 extern const CollectiveAlgorithm kTreeAlgorithm = {
     "tree", "reduction up a binary tree and broadcast down, in pieces", describe_pieces, messages_of,
     [](ScheduleBuilder& builder, const CollectiveSpec& spec, std::uint32_t ranks, std::uint32_t) {
