@@ -38,6 +38,7 @@ struct CollectiveSpec {
     std::int64_t channels = 0;    ///< of several rings side by side; 0: one a GPU of a node
     std::int64_t root = 0;        ///< of broadcast, reduce, gather and scatter
     std::string shape;            ///< ranks in each dimension, "4x4x8"; empty: those of the fabric
+    std::string program;          ///< file with the steps of algorithm `program`
     std::int64_t slow_rank = -1;  ///< its outgoing link runs at `slow_factor`; -1: none
     double slow_factor = 1;
     std::string traffic_class;  ///< empty: the first of the network

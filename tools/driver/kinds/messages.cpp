@@ -97,7 +97,7 @@ class MessageScenario {
             schedule_ = traffic_of(scenario, scenario.as<NetworkKind>().traffic, gpus);
             return;
         }
-        spec_ = scenario.as<CollectiveKind>().collective;
+        spec_ = scenario.as<CollectiveKind>().collective_of(scenario);
         ranks_ = spec_.ranks > 0 ? static_cast<std::uint32_t>(spec_.ranks) : gpus;
         if (ranks_ > gpus) {
             throw InfeasibleError(fmt::format("{} ranks, but the cluster has {} GPUs", ranks_, gpus),
@@ -353,13 +353,21 @@ RunCost NetworkKind::cost(const Scenario& s) const {
     return cost_of_messages(s, messages, messages * traffic.size, kMessage);
 }
 
+CollectiveSpec CollectiveKind::collective_of(const Scenario& whole) const {
+    CollectiveSpec out = collective;
+    if (!out.program.empty()) {
+        out.program = whole.file(out.program);
+    }
+    return out;
+}
+
 RunCost CollectiveKind::cost(const Scenario& s) const {
     const double ranks = collective.ranks > 0 ? static_cast<double>(collective.ranks) : endpoints(s.cluster);
     const Fabric fabric = fabric_of(s);
     const CollectiveSpec spec = ranks <= fabric.gpus()
-                                    ? resolved(collective, fabric, Placement(fabric), s.network.path_choice(),
+                                    ? resolved(collective_of(s), fabric, Placement(fabric), s.network.path_choice(),
                                                static_cast<std::uint32_t>(ranks))
-                                    : collective;
+                                    : collective_of(s);
     const Shifts shifts =
         spec.algorithm->shifts != nullptr ? spec.algorithm->shifts(spec, static_cast<std::uint32_t>(ranks)) : Shifts();
     const double messages =

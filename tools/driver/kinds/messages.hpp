@@ -22,7 +22,9 @@ class CollectiveKind final : public KindOf<CollectiveKind> {
                         RunOutput& out) const override;
     [[nodiscard]] std::int64_t ranks_taken() const override { return collective.ranks; }
     [[nodiscard]] FaultsSpec* cluster_faults() override { return &faults; }
-    [[nodiscard]] std::vector<std::string*> own_files() override { return {&faults.trace}; }
+    [[nodiscard]] std::vector<std::string*> own_files() override { return {&collective.program, &faults.trace}; }
+    /// The collective, whose file is found from the scenario's.
+    [[nodiscard]] CollectiveSpec collective_of(const Scenario& whole) const;
 };
 
 class NetworkKind final : public KindOf<NetworkKind> {

@@ -20,13 +20,14 @@ extern const CollectiveAlgorithm kBidirectionalRingAlgorithm;
 extern const CollectiveAlgorithm kPerDimensionAlgorithm;
 extern const CollectiveAlgorithm kBinomialAlgorithm;
 extern const CollectiveAlgorithm kChainAlgorithm;
+extern const CollectiveAlgorithm kProgramAlgorithm;
 
 const std::vector<const CollectiveAlgorithm*>& algorithm_table() {
     static const std::vector<const CollectiveAlgorithm*> kTable = {
         &kAutoAlgorithm,     &kRingAlgorithm,       &kMultiRingAlgorithm,       &kBidirectionalRingAlgorithm,
         &kTreeAlgorithm,     &kDoubleTreeAlgorithm, &kHalvingDoublingAlgorithm, &kHierarchicalAlgorithm,
         &kInSwitchAlgorithm, &kDirectAlgorithm,     &kBruckAlgorithm,           &kPerDimensionAlgorithm,
-        &kBinomialAlgorithm, &kChainAlgorithm,
+        &kBinomialAlgorithm, &kChainAlgorithm,      &kProgramAlgorithm,
     };
     return kTable;
 }
