@@ -3,6 +3,7 @@
 #include "tools/driver/kind.hpp"
 #include "tools/init/starter.hpp"
 #include "tools/program/error_codes.hpp"
+#include "tools/program/export_formats.hpp"
 #include "tools/reference/reference.hpp"
 #include "workloads/imports/importer.hpp"
 
@@ -318,6 +319,15 @@ const std::vector<CommandSpec>& command_table() {
          {"orrery import pytorch-profiler step.json -o step.replay", "orrery import nsys report.sqlite",
           "orrery import chakra traces/gpt.0.et"},
          import_formats()},
+        {"export",
+         "FORMAT FILE",
+         2,
+         2,
+         "a scenario's messages, its collective or its metrics in the formats of other tools",
+         {kSet, kSeed, kData, writes("output,o", "FILE", "where to write it (\"-\": standard output, the default)")},
+         {"orrery export htsim scenarios/network/packet-permutation-128.yaml -o permutation.cm",
+          "orrery export msccl scenarios/collective/ring-degraded-link.yaml -o ring.xml"},
+         export_formats()},
         {"init",
          "KIND",
          1,

@@ -346,7 +346,8 @@ const std::map<std::string, CommandFunction>& command_functions() {
         {"list", command_list},           {"schema", command_schema},
         {"version", command_version},     {"completion", command_completion},
         {"manual", command_manual},       {"price", command_price},
-        {"compare", command_compare},     {"mcp", command_mcp}};
+        {"compare", command_compare},     {"mcp", command_mcp},
+        {"export", command_export}};
     return kFunctions;
 }
 

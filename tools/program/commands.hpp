@@ -46,6 +46,7 @@ int run_command(const CommandLine& line);
 
 // Commands with files of their own; each returns the exit code.
 int command_help(const CommandLine& line, const DataDirectory& data);
+int command_export(const CommandLine& line, const DataDirectory& data);
 int command_init(const CommandLine& line, const DataDirectory& data);
 int command_list(const CommandLine& line, const DataDirectory& data);
 int command_import(const CommandLine& line, const DataDirectory& data);

@@ -1,0 +1,182 @@
+// orrery export: what is written is what the run was; and programs of files at two fidelities.
+
+#include "tests/support/command.hpp"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+#include <regex>
+#include <set>
+#include <sstream>
+
+using namespace orrery;
+using namespace orrery::test;
+
+namespace {
+
+constexpr const char* kScenarios = ORRERY_SOURCE_DIR "/scenarios/collective/";
+
+double metric(const std::string& arguments, const std::string& name) {
+    const Outcome outcome = orrery_command("run " + arguments + " --quiet --json -");
+    INFO(outcome.text);
+    REQUIRE(outcome.code == 0);
+    const auto metrics = nlohmann::json::parse(outcome.text)["metrics"];
+    REQUIRE(metrics.contains(name));
+    return metrics[name]["value"];
+}
+
+void run_fine(const std::string& arguments) {
+    const Outcome outcome = orrery_command(arguments);
+    INFO(outcome.text);
+    REQUIRE(outcome.code == 0);
+}
+
+std::string scenario_of(const std::string& collective, const std::string& network = "fluid") {
+    return fmt::format(
+        "orrery: 1\nkind: collective\ncluster: {{hosts: 8, fabric: {{kind: leaf-spine, hosts_per_leaf: 4, spines: 4, "
+        "link: "
+        "400 Gbps, latency: 500 ns}}}}\ncollective: {{{}}}\nnetwork: {{fidelity: {}}}\n",
+        collective, network);
+}
+
+}  // namespace
+
+TEST_CASE("Ring and tree written as MSCCL programs take as long as the built-in algorithms") {
+    const Folder folder;
+    for (const char* algorithm : {"ring", "tree, pipeline: 4"}) {
+        for (const char* fidelity : {"fluid", "packet", "analytic"}) {
+            CAPTURE(algorithm);
+            CAPTURE(fidelity);
+            const std::string size = "op: all-reduce, size: 1 MiB, ";
+            const std::string built_in =
+                folder.file("built-in.yaml", scenario_of(size + "algorithm: " + algorithm, fidelity));
+            run_fine(fmt::format("export msccl {} -o {} --force", built_in, folder.file("program.xml")));
+            const std::string own =
+                folder.file("own.yaml", scenario_of(size + "algorithm: program, program: program.xml", fidelity));
+            CHECK(metric(own, "collective_time_s") ==
+                  doctest::Approx(metric(built_in, "collective_time_s")).epsilon(1e-9));
+            CHECK(metric(own, "bytes_on_wire") == metric(built_in, "bytes_on_wire"));
+        }
+    }
+}
+
+TEST_CASE("A published program of MSCCL and a synthesized list of sends run at fluid and packet fidelity") {
+    const std::string pairs = std::string(kScenarios) + "all-pairs-8-msccl.yaml";
+    const std::string large = pairs + " --set collective.size='64 MiB'";
+    CHECK(metric(large, "collective_time_s") ==
+          doctest::Approx(metric(large + " --set network.fidelity=fluid", "collective_time_s")).epsilon(0.05));
+    const double packet = metric(pairs, "collective_time_s");
+    // Two steps stand for fourteen.
+    const Folder folder;
+    const std::string by_ring =
+        folder.file("ring.yaml", scenario_of("op: all-reduce, size: 64 KiB, algorithm: ring", "packet"));
+    CHECK(packet < 0.3 * metric(by_ring, "collective_time_s"));
+    const std::string torus = std::string(kScenarios) + "all-gather-torus-16.yaml";
+    const double list = metric(torus, "collective_time_s");
+    CHECK(metric(torus + " --set network.fidelity=packet", "collective_time_s") == doctest::Approx(list).epsilon(0.2));
+    // Five steps of a sixteenth of the payload each.
+    CHECK(list == doctest::Approx(5 * (1 << 20) / 50e9).epsilon(0.3));
+    CHECK(metric(torus, "messages") == 240);
+}
+
+TEST_CASE("Programs for other numbers of ranks, other operations and broken ones are refused with their file") {
+    const Folder folder;
+    const std::string pairs = std::string(kScenarios) + "all-pairs-8-msccl.yaml";
+    Outcome outcome = orrery_command("run " + pairs + " --set cluster.hosts=4");
+    CHECK(outcome.code == 2);
+    CHECK(outcome.text.find("the program is for 8 ranks, and 4 take part") != std::string::npos);
+    outcome = orrery_command("run " + pairs + " --set collective.op=all-gather --dry-run");
+    CHECK(outcome.code == 2);
+    CHECK(outcome.text.find("the program is of all-reduce, and collective.op is all-gather") != std::string::npos);
+    std::string text = read(std::string(kScenarios) + "all-pairs-8.xml");
+    const std::string sum = "type=\"re\" srcbuf=\"s\"";
+    text.replace(text.find(sum), sum.size(), "type=\"re\" srcbuf=\"i\"");
+    (void)folder.file("broken.xml", text);
+    const std::string broken = folder.file(
+        "broken.yaml", scenario_of("op: all-reduce, size: 64 KiB, algorithm: program, program: broken.xml"));
+    outcome = orrery_command("run " + broken);
+    CHECK(outcome.code == 2);
+    CHECK(std::regex_search(
+        outcome.text, std::regex("broken.xml:[0-9]+:1: error: rank 0, block 0, step 2 \\(re\\): it adds chunk ")));
+    outcome = orrery_command("run " +
+                             folder.file("none.yaml", scenario_of("op: all-reduce, size: 64 KiB, algorithm: program")));
+    CHECK(outcome.code == 2);
+    CHECK(outcome.text.find("'program' is missing") != std::string::npos);
+    outcome = orrery_command(
+        "run " +
+        folder.file("txt.yaml", scenario_of("op: all-reduce, size: 64 KiB, algorithm: program, program: a.txt")));
+    CHECK(outcome.code == 2);
+}
+
+TEST_CASE("Flows that are exported and read again take as long as the run they were of") {
+    const Folder folder;
+    struct Case {
+        const char *format, *file, *algorithm;
+    };
+    for (const Case& one : {Case{"flows", "flows.csv", "ring"}, Case{"flows", "flows.csv", "double-tree, pipeline: 2"},
+                            Case{"flows", "flows.csv", "halving-doubling"}, Case{"htsim", "flows.cm", "ring"},
+                            Case{"htsim", "flows.cm", "halving-doubling"}}) {
+        const std::string format = one.format;
+        const std::string file = one.file;
+        const std::string algorithm = one.algorithm;
+        CAPTURE(format);
+        CAPTURE(algorithm);
+        const std::string scenario = folder.file(
+            "collective.yaml", scenario_of(fmt::format("op: all-reduce, size: 1 MiB, algorithm: {}", algorithm)));
+        run_fine(fmt::format("export {} {} -o {} --force", format, scenario, folder.file(file)));
+        std::string text = scenario_of("");
+        text = std::regex_replace(text, std::regex("kind: collective"), "kind: network");
+        text = std::regex_replace(text, std::regex("collective: \\{\\}"), fmt::format("traffic: {{flows: {}}}", file));
+        CHECK(metric(folder.file("again.yaml", text), "makespan_s") ==
+              doctest::Approx(metric(scenario, "collective_time_s")).epsilon(1e-9));
+    }
+    const std::string network = ORRERY_SOURCE_DIR "/scenarios/network/packet-permutation-128.yaml";
+    run_fine(fmt::format("export flows {} -o {}", network, folder.file("permutation.csv")));
+    CHECK(read(folder.file("permutation.csv")).rfind("src,dst,bytes,start,after\n", 0) == 0);
+}
+
+TEST_CASE("What a format cannot say is refused, and so are unknown formats") {
+    const Folder folder;
+    const std::string thirds =
+        folder.file("thirds.yaml", scenario_of("op: all-reduce, size: 1 MB, algorithm: ring, ranks: 3"));
+    Outcome outcome = orrery_command("export flows " + thirds);
+    CHECK(outcome.code == 3);
+    CHECK(outcome.text.find("flows have whole ones: take a size that divides") != std::string::npos);
+    outcome = orrery_command("export msccl " +
+                             folder.file("d.yaml", scenario_of("op: all-to-all, size: 1 MiB, algorithm: direct")));
+    CHECK(outcome.code == 3);
+    CHECK(outcome.text.find("algorithm direct is no program") != std::string::npos);
+    const std::string training = ORRERY_SOURCE_DIR "/scenarios/training/gpt3-175b-1024xA100.yaml";
+    CHECK(orrery_command("export flows " + training).code == 2);
+    CHECK(orrery_command("export msccl " + training).code == 2);
+    outcome = orrery_command("export flow " + training);
+    CHECK(outcome.code == 2);
+    CHECK(outcome.text.find("did you mean 'flows'") != std::string::npos);
+}
+
+TEST_CASE("Metrics are exported in OpenMetrics' text, one family for each name") {
+    const Outcome outcome =
+        orrery_command("export openmetrics " ORRERY_SOURCE_DIR
+                       "/scenarios/serving/llama-2-70b-conversations.yaml --set requests.count=200");
+    REQUIRE(outcome.code == 0);
+    CHECK(outcome.text.ends_with("# EOF\n"));
+    CHECK(outcome.text.find("# TYPE orrery_ttft_s gauge\n") != std::string::npos);
+    CHECK(
+        outcome.text.find("orrery_ttft_s{scenario=\"llama-2-70b-conversations.yaml\",seed=\"1\",statistic=\"p99\"} ") !=
+        std::string::npos);
+    // A family stands in one piece: TYPE, HELP, samples.
+    std::istringstream lines(outcome.text);
+    std::set<std::string> seen;
+    std::string family;
+    for (std::string line; std::getline(lines, line) && line != "# EOF";) {
+        if (line.rfind("# TYPE ", 0) == 0) {
+            family = line.substr(7, line.find(' ', 7) - 7);
+            CHECK_MESSAGE(seen.insert(family).second, family);
+        } else if (line[0] != '#') {
+            CHECK(line.rfind(family + "{", 0) == 0);
+            CHECK(std::isfinite(std::stod(line.substr(line.rfind(' ')))));
+        }
+    }
+}
