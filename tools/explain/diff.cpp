@@ -79,6 +79,8 @@ RunDifference compare_runs(const Scenario& first, const Scenario& second, ModelC
     }
     const std::map<std::string, double> parts_a(a.summary.breakdown.begin(), a.summary.breakdown.end());
     const std::map<std::string, double> parts_b(b.summary.breakdown.begin(), b.summary.breakdown.end());
+    // A breakdown names each of its parts once.
+    ORRERY_ASSERT(parts_a.size() == a.summary.breakdown.size() && parts_b.size() == b.summary.breakdown.size());
     for (const std::string& name : names) {
         out.breakdown.emplace_back(name, parts_a.contains(name) ? parts_a.at(name) : 0,
                                    parts_b.contains(name) ? parts_b.at(name) : 0);
@@ -99,6 +101,8 @@ RunDifference compare_runs(const Scenario& first, const Scenario& second, ModelC
     std::stable_sort(out.inputs.begin(), out.inputs.end(), [](const InputEffect& x, const InputEffect& y) {
         return std::abs(x.seconds.value_or(0)) > std::abs(y.seconds.value_or(0));
     });
+    ORRERY_ASSERT(names.size() <= parts_a.size() + parts_b.size() &&
+                  names.size() >= std::max(parts_a.size(), parts_b.size()));
     find_first_difference(a.timeline, b.timeline, out);
     return out;
 }

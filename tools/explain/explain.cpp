@@ -34,12 +34,14 @@ void explain_jobs(const Scenario& scenario, ModelCache& models, const RunOutput&
         last = end(i) > end(last) ? i : last;
     }
     out.path_meaning = "the job that ended last: alone, and what the others add to that";
+    ORRERY_ASSERT(base.jobs.size() == jobs.size() && last < jobs.size());
     const JobSpec& job = jobs[last];
     Scenario alone = scenario;
     alone.as<ClusterKind>().jobs = {job};
     RunOptions options;
     options.check_memory = false;
     const double seconds = run_scenario(alone, models, options).jobs.front().seconds;
+    ORRERY_ASSERT(seconds >= 0);
     out.critical_path = {{"job " + job.name + " as if alone", "its own nodes and links", seconds}};
     if (job.start > 0) {
         out.critical_path.push_back({"until job " + job.name + " starts", "given", job.start});
@@ -86,6 +88,7 @@ std::string message_verdict(const Explanation& e, const Scenario& scenario) {
         return out;
     }
     const LastMessage& last = *e.last;
+    ORRERY_ASSERT(last.links.empty() || last.bottleneck < last.links.size());
     const auto share = [&](double part) { return fmt::format("{:.0f} %", 100 * part / last.seconds); };
     out += fmt::format("; the {} message ({} to {}, {}) spends {} on propagation, {} on serialisation and {} {}",
                        last.slowest ? "slowest" : "last", last.from, last.to,
@@ -110,6 +113,7 @@ std::string request_verdict(const Explanation& e, const Scenario&) {
         queue += part.part.rfind("queue", 0) == 0 ? part.e2e.mean : 0;
         most = most == nullptr || part.e2e.mean > most->e2e.mean ? &part : most;
     }
+    ORRERY_ASSERT(queue <= total * (1 + 1e-9));
     if (most == nullptr || total <= 0) {
         return what_if_verdict(e);
     }
@@ -135,6 +139,7 @@ std::string campaign_verdict(const Explanation& e) {
     if (!e.campaign) {
         return "";
     }
+    ORRERY_ASSERT(!e.campaign->levers.empty());
     const CampaignLever& best = e.campaign->levers.front();
     std::string out = fmt::format("; {:.1f} % of the campaign is useful", 100 * e.campaign->own);
     if (e.campaign->runs > 1 && std::abs(e.campaign->goodput - e.campaign->own) > 0.0005) {
@@ -219,10 +224,13 @@ Explanation explain_scenario(const Scenario& given, ModelCache& models) {
     const RunOutput base = run_scenario(scenario, models, options);
     out.seconds = base.summary.find(headline_metric(scenario.kind()))->value;
     explainer.parts(scenario, models, base, out);
+    ORRERY_ASSERT(base.campaigns.size() == options.campaigns.size());
     out.campaign = fault_levers(options.campaigns, base.campaigns);
     if (const Metric* goodput = base.summary.find("goodput_fraction"); out.campaign && goodput != nullptr) {
         out.campaign->own = goodput->value;
     }
+    ORRERY_ASSERT(std::is_sorted(out.critical_path.begin(), out.critical_path.end(),
+                                 [](const BlameRow& a, const BlameRow& b) { return a.seconds > b.seconds; }));
     try_what_ifs(scenario, models, base.summary, out);
     out.verdict = explainer.verdict(out, scenario) + campaign_verdict(out) + ".";
     out.verdict[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(out.verdict[0])));

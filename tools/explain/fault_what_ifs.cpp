@@ -98,10 +98,12 @@ std::optional<CampaignLevers> fault_levers(const std::vector<CampaignVariant>& v
     }
     CampaignLevers out;
     const std::vector<double>& base = outcomes.front().goodput;
+    ORRERY_ASSERT(outcomes.size() == variants.size() && !base.empty());
     out.goodput = mean_interval(base, 0.95).mean;
     out.runs = base.size();
     for (std::size_t i = 1; i < outcomes.size(); ++i) {
         std::vector<double> changes;
+        ORRERY_ASSERT(outcomes[i].goodput.size() == base.size());  // runs are compared one by one, with the same faults
         for (std::size_t run = 0; run < base.size(); ++run) {
             changes.push_back(outcomes[i].goodput[run] - base[run]);
         }

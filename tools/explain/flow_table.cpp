@@ -13,6 +13,7 @@ namespace orrery::explain {
 namespace {
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+constexpr double kRoundedTime = 1e-9;  // s, of times that are sums
 
 std::vector<Table::Column> columns(bool packets) {
     std::vector<Table::Column> out = {{"flow"},      {"source"},    {"destination"}, {"bytes"},      {"start_s", 12},
@@ -38,6 +39,8 @@ Table flow_table(const Scenario& scenario, const RunOutput& run) {
     };
     const MessageRecord& record = *run.messages;
     const auto state = std::make_shared<State>(scenario);
+    ORRERY_ASSERT(record.starts.size() == record.completions.size());
+    ORRERY_ASSERT(record.schedule.messages.size() == record.completions.size());
     const bool packets = scenario.network.by_packet();
     state->packets.resize(record.completions.size());
     for (const FlowCounts& counts : run.packets.flows) {
@@ -48,9 +51,11 @@ Table flow_table(const Scenario& scenario, const RunOutput& run) {
     out.columns = columns(packets);
     out.rows = record.completions.size();
     out.fill = [state, &record, packets](std::size_t row, std::span<double> cells) {
+        ORRERY_ASSERT(row < record.completions.size());
         const Message& message = record.schedule.messages[row];
         const double start = record.starts[row] + message.delay;
         const double seconds = record.completions[row] - start;
+        ORRERY_ASSERT(seconds >= -kRoundedTime);  // it ends after it starts
         LoneMessages lone(state->fabric, state->placement, record.schedule, state->options);
         const double alone = lone.seconds(message);
         const double known[] = {static_cast<double>(row),
@@ -62,6 +67,7 @@ Table flow_table(const Scenario& scenario, const RunOutput& run) {
                                 seconds,
                                 alone,
                                 slowdown_of(seconds, alone)};
+        ORRERY_ASSERT(cells.size() >= std::size(known));
         std::copy(std::begin(known), std::end(known), cells.begin());
         if (!packets) {
             return;
@@ -71,6 +77,8 @@ Table flow_table(const Scenario& scenario, const RunOutput& run) {
         if (const FlowCounts* c = state->packets[row]; c != nullptr) {
             const std::uint64_t values[] = {c->paths, c->sent,  c->retransmissions, c->needless,
                                             c->trims, c->drops, c->marks,           c->timeouts};
+            ORRERY_ASSERT(counted.size() == std::size(values));
+            ORRERY_ASSERT(c->needless <= c->retransmissions && c->retransmissions <= c->sent);
             std::transform(std::begin(values), std::end(values), counted.begin(),
                            [](std::uint64_t value) { return static_cast<double>(value); });
             // Contributions that switches sum have no way of their own.

@@ -12,6 +12,7 @@ namespace orrery::explain {
 namespace {
 
 constexpr const char* kLatency = "latency";
+constexpr double kRounding = 1e-9;
 
 // The links of a message, or of the tree of an all-reduce inside the switches.
 struct Links {
@@ -45,6 +46,7 @@ Links links_of(const Fabric& fabric, const Schedule& schedule, const Message& me
 
 // The link that takes longest for its share.
 ResourceId narrowest(const Fabric& fabric, const Links& route) {
+    ORRERY_ASSERT(!route.links.empty() && route.shares.size() == route.links.size());
     ResourceId least = route.links[0];
     double most = 0;
     for (std::size_t i = 0; i < route.links.size(); ++i) {
@@ -61,6 +63,8 @@ class MessagePath {
   public:
     MessagePath(const Scenario& scenario, const Fabric& fabric, const MessageRecord& record)
         : fabric_(fabric), record_(record), options_(message_options(scenario)) {
+        ORRERY_ASSERT(record.starts.size() == record.completions.size());
+        ORRERY_ASSERT(record.schedule.messages.size() == record.completions.size());
         options_.run.link_events.clear();
         // What a message takes alone is the same there, and SimGrid is one engine a process.
         if (options_.run.fidelity == Fidelity::simgrid) {
@@ -81,6 +85,7 @@ class MessagePath {
         std::map<std::pair<std::string, std::string>, double> sums;
         for (std::uint32_t at = last; at != kNone; at = released_by[at]) {
             const Message& message = record_.schedule.messages[at];
+            ORRERY_ASSERT(released_by[at] == kNone || record_.completions[released_by[at]] <= record_.starts[at]);
             const LastMessage parts = split(at);
             const std::string name = message.group != Message::kNoGroup ? "in-network reduction"
                                      : fabric_.domain_of(GpuId(message.from)) == fabric_.domain_of(GpuId(message.to))
@@ -132,6 +137,7 @@ class MessagePath {
             const Message& message = schedule.messages[id];
             for (std::uint32_t k = 0; k < message.release_count; ++k) {
                 const std::uint32_t next = schedule.releases[message.first_release + k];
+                ORRERY_ASSERT(next < out.size());
                 std::uint32_t& before = out[next];
                 if (record_.completions[id] > record_.starts[next]) {
                     continue;  // it did not wait for this one: as many as it waits for had come
@@ -171,6 +177,7 @@ class MessagePath {
         out.bytes = message.bytes;
         out.start_s = record_.starts[id] + message.delay;
         out.seconds = record_.completions[id] - out.start_s;
+        ORRERY_ASSERT(out.seconds >= -kRounding);
         const double alone_s = std::min(out.seconds, alone(message, route));
         out.propagation_s = std::min(alone_s, route.latency);
         out.serialisation_s = alone_s - out.propagation_s;
@@ -195,6 +202,7 @@ class MessagePath {
                 continue;
             }
             const double share = overlap / (record_.completions[i] - start);
+            ORRERY_ASSERT(share <= 1 + kRounding);  // an overlap with itself
             const Links path = path_of(message);
             for (std::size_t k = 0; k < path.links.size(); ++k) {
                 const auto found = shares.find(path.links[k].value());
@@ -241,6 +249,7 @@ class MessagePath {
                 const std::uint32_t resource = port < nics       ? fabric_.nic_out(port).value()
                                                : port < 2 * nics ? fabric_.nic_in(port - nics).value()
                                                                  : first + link_of_port(port - 2 * nics);
+                ORRERY_ASSERT(resource < out.size());
                 out[resource] = ports[port].utilisation;
             }
         }
@@ -298,6 +307,7 @@ void book_ring(const Scenario& scenario, const Fabric& fabric, double seconds, E
                        slow ? "the slow rank" : kind_of_resource(fabric.resource_name(link)), transfer};
         }
     }
+    ORRERY_ASSERT(slowest.seconds >= 0 && latency >= 0);
     slowest.seconds *= steps;
     out.critical_path = {slowest, {slowest.operation, kLatency, latency * steps}};
     if (const double rest = seconds - slowest.seconds - latency * steps; rest > 1e-9 * seconds) {

@@ -84,6 +84,7 @@ class StageParts {
             return;
         }
         times[kHost] += whole_.seconds(batch) - slowdown_ * whole_.kernel_seconds(batch);
+        ORRERY_ASSERT(alone_.size() == kClasses.size());
         double collectives = 0;
         for (std::size_t i = 0; i < kClasses.size(); ++i) {
             chosen_ = kClasses[i];
@@ -118,6 +119,7 @@ LatencyCurve curve_of(const char* name, std::vector<float> values, double limit)
     const std::size_t steps = std::min(count, kDistributionSteps);
     for (std::size_t step = 1; step <= steps; ++step) {
         const std::size_t rank = (step * count + steps - 1) / steps;
+        ORRERY_ASSERT(rank >= 1 && rank <= count);
         out.points.emplace_back(values[rank - 1], static_cast<double>(rank) / static_cast<double>(count));
     }
     for (const double share : {0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0}) {
@@ -149,6 +151,7 @@ class RequestParts {
         stages_.resize(pools.size());
         for (std::size_t i = 0; i < tails_.size(); ++i) {
             const Metric* metric = base.find(std::array{"ttft_s.p99", "tpot_s.p99", "e2e_s.p99"}.at(i));
+            ORRERY_ASSERT(metric != nullptr);  // every serving run has it
             tails_.at(i) = static_cast<float>(metric->value);
         }
     }
@@ -176,6 +179,7 @@ class RequestParts {
             RequestPart::Split* splits[] = {&row.ttft, &row.tpot, &row.e2e};
             bool any = false;
             for (std::size_t k = 0; k < sums_.size(); ++k) {
+                ORRERY_ASSERT(tail_counts_.at(k) <= counts_.at(k));
                 splits[k]->mean = sums_.at(k)[i] / std::max(1.0, counts_.at(k));
                 splits[k]->tail = tail_sums_.at(k)[i] / std::max(1.0, tail_counts_.at(k));
                 any = any || splits[k]->mean > 0 || splits[k]->tail > 0;
@@ -195,6 +199,7 @@ class RequestParts {
                 continue;
             }
             mix.kind = std::array{"prompts alone", "prompts and decodes", "decodes alone"}.at(kind);
+            ORRERY_ASSERT(mix.sequences >= static_cast<double>(mix.iterations));  // none is empty
             mix.sequences /= static_cast<double>(mix.iterations);
             mix.tokens /= static_cast<double>(mix.iterations);
             for (std::size_t i = 0; i < kParts; ++i) {
@@ -218,9 +223,11 @@ class RequestParts {
 
     void ran(std::size_t pool, const Batch& batch, const EngineState& state, SimTime planned, SimTime now) {
         Times times{};
+        ORRERY_ASSERT(pool < stages_.size());
         for (StageParts& stage : stages_[pool]) {
             stage.add(batch, times);
         }
+        ORRERY_ASSERT(now >= planned);
         const double seconds = (now - planned).seconds();
         double priced = 0;
         for (const double one : times) {
@@ -284,6 +291,7 @@ class RequestParts {
             if (i == 1 && outcome.tpot <= 0) {
                 continue;  // as the summary leaves them out
             }
+            ORRERY_ASSERT(i != 1 || tokens > 0);  // one that has a time per output token
             const double factor = i == 1 ? 1 / tokens : 1;
             add(sums_.at(i), *times.at(i), factor);
             counts_.at(i) += 1;

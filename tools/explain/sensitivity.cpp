@@ -36,6 +36,7 @@ class Nudge final : public FieldWalk {
         found.push_back({prefix() + field.key, pretty_quantity(value.value, dimension),
                          value.how == "spec" ? "recalled" : value.how});
         if (found.size() - 1 == which_) {
+            ORRERY_ASSERT(field.min <= field.max);
             value.value = std::clamp(value.value * factor_, field.min, field.max);
         }
     }
@@ -66,6 +67,7 @@ Sensitivity sensitivity_of(const Scenario& scenario, const DataDirectory& data) 
         Scenario other = scenario;
         Nudge nudge(which, factor);
         describe(nudge, other);
+        ORRERY_ASSERT(which < nudge.found.size());  // the same constants in the same order
         return headline_of(other, data) / out.seconds - 1;
     };
     Scenario as_it_is = scenario;
@@ -81,6 +83,7 @@ Sensitivity sensitivity_of(const Scenario& scenario, const DataDirectory& data) 
             ++out.without_effect;
         }
     }
+    ORRERY_ASSERT(out.moving.size() + out.without_effect == all.found.size());
     std::stable_sort(out.moving.begin(), out.moving.end(),
                      [](const ConstantEffect& a, const ConstantEffect& b) { return strength(a) > strength(b); });
     return out;

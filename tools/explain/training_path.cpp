@@ -22,6 +22,7 @@ class CriticalPath {
         executor_ = &simulation_.add(graph_.graph);
         simulation_.run();
         end_ = executor_->finished_at();
+        ORRERY_ASSERT(graph_.graph.size() > 0 && !graph_.ranks.empty());
     }
 
     [[nodiscard]] std::vector<BlameRow> blame() const {
@@ -32,10 +33,12 @@ class CriticalPath {
                 at = TaskId(i);
             }
         }
+        ORRERY_ASSERT(at.valid());  // some task ends last
         while (at.valid()) {
             book(at, sums);
             const TaskId before = executor_->released_by(at);
             const SimTime since = before.valid() ? executor_->end_of(before) : SimTime();
+            ORRERY_ASSERT(executor_->start_of(at) >= since);  // it waited for the one before
             if (executor_->start_of(at) > since) {
                 sums[{"waiting", "grouped completions"}] += (executor_->start_of(at) - since).seconds();
             }
@@ -110,6 +113,7 @@ class CriticalPath {
         std::map<std::string, double> out;
         for (const auto& [resource, carried] : bytes) {
             double& most = out[kind_of(resource)];
+            ORRERY_ASSERT(carried >= 0 && capacity(resource) > 0);
             most = std::max(most, carried / capacity(resource) / end_.seconds());
         }
         return out;
@@ -129,6 +133,7 @@ class CriticalPath {
                 }
             }
         }
+        ORRERY_ASSERT(ranks >= 1);  // the first is like itself
         const PassCost cost = cost_of_first();
         for (const auto& [work, counts] : passes) {
             for (const auto& [kind, layers] : counts.layers) {
@@ -171,6 +176,7 @@ class CriticalPath {
             return {in.model, in.plan, in.software, in.device, in.gpu, in.fabric, in.collectives, in.paths};
         }
         const GpuId first = in.first_gpu(0, 0);
+        ORRERY_ASSERT(in.fabric.group_of(first) < in.groups.size());
         const GroupDevice& group = in.groups[in.fabric.group_of(first)];
         return {in.model,           in.plan,  in.software, *group.device,   *group.gpu, in.fabric,
                 *group.collectives, in.paths, first,       in.stage_gpus(0)};
@@ -183,6 +189,7 @@ class CriticalPath {
 
     void count(TaskId id, std::map<PassWork, PassCounts>& passes, KernelSums& sums) const {
         const Task task = graph_.graph.task(id);
+        ORRERY_ASSERT(task.label < graph_.labels.size());
         const TaskLabel& label = graph_.labels[task.label];
         const bool cut = label.work == PassWork::scores || label.work == PassWork::score_gradients;
         if (!label.pass || cut || task.category == Category::data_communication) {
@@ -213,11 +220,13 @@ class CriticalPath {
                            : work == PassWork::weight_gradient ? "weight gradient"
                                                                : "backward";
         const std::vector<PlayedOperation> played = program.play();
+        ORRERY_ASSERT(played.size() == program.operations().size());
         for (std::size_t i = 0; i < played.size(); ++i) {
             const PassOperation& operation = program.operations()[i];
             const char* within = operation.category == Category::recompute ? "recomputation" : pass;
             KernelSum& sum = sums[{before + operation.name, within, pass_stream_name(operation.stream)}];
             sum.count += times;
+            ORRERY_ASSERT(played[i].end >= played[i].start);
             sum.seconds += times * (played[i].end - played[i].start);
         }
     }
@@ -228,6 +237,7 @@ class CriticalPath {
         const Task task = graph_.graph.task(id);
         const double seconds = (executor_->end_of(id) - executor_->start_of(id)).seconds();
         const std::uint32_t price = price_of(id);
+        ORRERY_ASSERT(price == TrainingGraph::kNoPrice || price < graph_.prices.size());
         if (price != TrainingGraph::kNoPrice) {
             for (int c = 0; c < kCategoryCount; ++c) {
                 const auto category = static_cast<Category>(c);
@@ -296,6 +306,7 @@ double part(const Summary& summary, const std::string& name) {
 
 void explain_training(const Scenario& scenario, ModelCache& models, const RunOutput& base, Explanation& out) {
     const Fabric fabric = fabric_of(scenario);
+    ORRERY_ASSERT(base.training && base.training->folded_into_one >= 1);
     const TrainingInput input = training_input(scenario, models, fabric, Placement(fabric));
     const CriticalPath path(input, run_settings(scenario));
     out.path_meaning = "what the end of the iteration waited for, by operation and what binds it";

@@ -199,10 +199,12 @@ Elasticity repeated(const WhatIf& what_if, const Scenario& scenario, ModelCache&
     for (std::size_t i = 0; i < bases.size(); ++i) {
         Scenario changed = scenario;
         changed.seed += static_cast<std::int64_t>(i);
+        ORRERY_ASSERT(factor_of(i) > 1);
         what_if.change(changed, factor_of(i));
         const double after = run_again(changed, models).seconds;
         gains.push_back((1 - after / bases[i].seconds) * kMost / (1 - 1 / factor_of(i)));
     }
+    ORRERY_ASSERT(gains.size() >= 2);  // else they have no spread
     const auto n = static_cast<double>(gains.size());
     double mean = 0;
     for (const double gain : gains) {
@@ -233,6 +235,7 @@ std::vector<PhaseBound> bounds_of(const Outcome& base, const std::vector<Elastic
                 bound.bound = "what the software fixes";
             }
         }
+        ORRERY_ASSERT(bound.share >= 0);
         out.push_back(std::move(bound));
     }
     return out;
@@ -249,6 +252,7 @@ void try_what_ifs(const Scenario& asked, ModelCache& models, const Summary& base
     // A run that ends by itself ends elsewhere at other rates: equal loads are compared.
     auto* serving = scenario.find<ServingKind>();
     if (serving != nullptr && load_end(serving->engine, serving->requests, serving->measure) == LoadEnd::steady) {
+        ORRERY_ASSERT(base.find("requests") != nullptr);
         serving->requests.count = static_cast<std::int64_t>(base.find("requests")->value);
         before = run_again(scenario, models);
     }
@@ -268,6 +272,7 @@ void try_what_ifs(const Scenario& asked, ModelCache& models, const Summary& base
         out.what_ifs.push_back(elasticity("arithmetic rate", before, run_scaled(scenario, data, kMore, 1)));
         out.what_ifs.push_back(elasticity("memory bandwidth", before, run_scaled(scenario, data, 1, kMore)));
     }
+    ORRERY_ASSERT(!upset || bases.size() == static_cast<std::size_t>(out.replicas));
     const std::string resolved = resolved_json(scenario);
     for (const WhatIf& what_if : kWhatIfs) {
         Scenario changed = scenario;
@@ -281,6 +286,7 @@ void try_what_ifs(const Scenario& asked, ModelCache& models, const Summary& base
         return std::pair(a.certain(), a.gain_s) > std::pair(b.certain(), b.gain_s);
     });
     out.phases = bounds_of(before, out.what_ifs);
+    ORRERY_ASSERT(out.phases.size() <= before.parts.size());
 }
 
 }  // namespace orrery::explain
