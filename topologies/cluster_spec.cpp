@@ -99,10 +99,12 @@ double power_level(double budget, std::vector<PowerClaim> claims) {
         gpus += one.gpus;
     }
     for (const PowerClaim& one : claims) {
+        ORRERY_ASSERT(gpus >= one.gpus * (1 - 1e-9));  // its own are among those that are left
         if (one.most * gpus > budget) {
             return budget / gpus;
         }
         budget -= one.most * one.gpus;
+        ORRERY_ASSERT(budget >= 0);  // it took no more than an equal share
         gpus -= one.gpus;
     }
     return std::numeric_limits<double>::infinity();
@@ -311,6 +313,8 @@ void take_groups(FabricShape& shape, const ClusterSpec& cluster, std::vector<std
                         own.package_bandwidth};
         parts.first = shape.groups.empty() ? 0 : shape.groups.back().first + shape.groups.back().nodes;
         shape.groups.push_back(parts);
+        ORRERY_ASSERT(shape.groups.back().first + shape.groups.back().nodes <=
+                      shape.nodes);  // their nodes make up the cluster
         shape.nics_per_node = std::max(shape.nics_per_node, own.nics_per_node);
         shape.nic_bandwidth = std::max(shape.nic_bandwidth, own.nic_bandwidth);
         shape.nic_latency = std::max(shape.nic_latency, own.nic_latency);
@@ -350,12 +354,14 @@ void join_fabrics(FabricShape& shape, const ClusterSpec& cluster, std::vector<st
             "of "
             "their own");
     }
+    ORRERY_ASSERT(fabrics.size() == shape.groups.size());
     FabricShape outer;
     outer.nodes = shape.nodes;
     outer.nics_per_node = 1;
     outer.nic_bandwidth = cluster.fabric.link;
     add(cluster.fabric, " (fabric between groups)", "", std::move(outer));
     shape.outer_bandwidth = cluster.fabric.link;
+    ORRERY_ASSERT(fabrics.size() == shape.groups.size() + 1);  // one for each group, and that between them
     shape.nics_per_node += 1;
     shape.nic_bandwidth = std::max(shape.nic_bandwidth, shape.outer_bandwidth);
     shape.nodes_per_leaf = 1;

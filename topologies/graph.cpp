@@ -17,6 +17,7 @@ Graph build(const Fabric& fabric, GpuId from) {
     std::vector<std::pair<std::uint32_t, std::uint32_t>> edges;
     for (const Fabric::Link& link : fabric.links()) {
         if (link.from == from.value() || fabric.vertex_kind(link.from) != VertexKind::gpu) {
+            ORRERY_ASSERT(link.from < fabric.vertex_count() && link.to < fabric.vertex_count());
             edges.emplace_back(link.from, link.to);
         }
     }
@@ -33,6 +34,7 @@ std::vector<std::uint32_t> distances_from(const Fabric& fabric, GpuId from) {
     const auto record = boost::record_distances(distance.data(), boost::on_tree_edge());
     boost::breadth_first_search(graph, static_cast<Graph::vertex_descriptor>(from.value()),
                                 boost::visitor(boost::make_bfs_visitor(record)));
+    ORRERY_ASSERT(std::count(distance.begin(), distance.end(), 0U) == 1);  // no other vertex is as near
     return distance;
 }
 
@@ -47,6 +49,8 @@ GraphReport inspect(const Fabric& fabric) {
             report.diameter_from_first = std::max(report.diameter_from_first, distance[gpu]);
         }
     }
+    ORRERY_ASSERT(report.reachable_gpus >= 1 && report.reachable_gpus <= fabric.gpus());
+    ORRERY_ASSERT(report.diameter_from_first < report.vertices);
     return report;
 }
 

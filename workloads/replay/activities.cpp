@@ -68,6 +68,7 @@ class Builder {
         for (const RecordedActivity& activity : activities_) {
             end_s_ = std::max(end_s_, activity.end_s);
         }
+        ORRERY_ASSERT(begin_s_ <= end_s_);
     }
 
     void link_launches() {
@@ -138,10 +139,12 @@ class Builder {
         for (const std::uint32_t id : waits) {
             free_s = std::max(free_s, ends_[id]);
         }
+        ORRERY_ASSERT(start <= end);
         op.lag_s = std::max(0.0, start - free_s);
         // Clocks of host and device differ by a little: an overlap shortens the operation, its end stays.
         op.duration_s = std::max(0.0, end - std::max(start, free_s));
         ends_.push_back(std::max(end, free_s));
+        ORRERY_ASSERT(ends_.size() == trace_.ops.size() + 1);  // the end of this one is there, it itself is not yet
         return trace_.add(op, std::move(waits));
     }
 
@@ -162,6 +165,7 @@ class Builder {
         op.lane = host_lane(call);
         const std::uint32_t id = add(op, after_thread(call), call.start_s, launch_end(index));
         last_of_thread_[call.thread] = id;
+        ORRERY_ASSERT(!op_of_call_.contains(index));  // a call launches once
         op_of_call_[index] = id;
     }
 
@@ -222,6 +226,7 @@ class Builder {
             infer_wait(activity, launched, waits);
         }
         const std::uint32_t id = add(op, std::move(waits), activity.start_s, activity.end_s);
+        ORRERY_ASSERT(launched <= activity.start_s);
         stream.push_back(Done{id, activity.end_s, launched});
     }
 
@@ -264,6 +269,7 @@ class Builder {
         }
         if (latest != nullptr) {
             waits.push_back(latest->op);
+            ORRERY_ASSERT(latest->end_s <= activity.start_s && latest->launched_s <= launched);
             ++inferred_;
         }
     }
@@ -303,6 +309,7 @@ ReplayTrace from_activities(std::vector<HostCall> calls, std::vector<RecordedAct
     builder.run();
     notes.left_out("host calls that neither launch nor wait, whose time is a lag", builder.unused());
     trace.recorded_s = builder.end_s() - builder.begin_s();
+    ORRERY_ASSERT(trace.recorded_s >= 0);
     trace.meta["source"] = source;
     trace.meta["recorded_waits"] = std::to_string(waits.size());
     trace.meta["inferred_waits"] = std::to_string(builder.inferred());

@@ -59,6 +59,7 @@ MemoryMove move_of(const NodeMemory& memory, GpuId gpu, const std::string& text)
     std::string problem;
     const MemoryWork work = *parse_memory_work(text, problem);
     const std::size_t tier = memory.host().find(work.tier);
+    ORRERY_ASSERT(tier < memory.host().tiers.size());  // `memory_of` refused others
     switch (work.by) {
         case MemoryMover::host:
             return {memory.gather(gpu, tier, work.row), work.bytes};
@@ -81,6 +82,7 @@ std::vector<double> core_seconds(const ReplayTrace& trace, const ReplayDevices& 
             continue;
         }
         const DpuSpec dpu = devices.dpu(work->preset);
+        ORRERY_ASSERT(work->cores >= 1);
         out.push_back(work->bytes > 0 ? copy_seconds(dpu, work->cores, work->bytes)
                                       : launch_seconds(dpu, work->cores, work->threads, work->thread));
     }

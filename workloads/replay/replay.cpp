@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <set>
 
@@ -173,6 +174,7 @@ class ReplayRun::Lowering {
                    ErrorCode::contradiction);
         }
         job_ = wanted != 0 ? wanted : trace_.ranks;
+        ORRERY_ASSERT(job_ >= 1 && nodes_.size() == ratios_.size());
         // Equal programs that never meet take equally long: one stands for all.
         ranks = trace_.same_program && !needs_network && !unlike() ? 1 : job_;
         if (ranks > placement_.gpus()) {
@@ -226,6 +228,8 @@ class ReplayRun::Lowering {
     }
 
     [[nodiscard]] double times_as_long(const Ratios& ratios, const ReplayOp& op) const {
+        ORRERY_ASSERT(op.work == ReplayOp::kNone || op.work < ratios.of_work.size());
+        ORRERY_ASSERT(is_product_.size() == trace_.names.size());
         return op.work != ReplayOp::kNone ? ratios.of_work[op.work]
                : is_product_[op.name]     ? ratios.of_product
                                           : ratios.of_stream;
@@ -239,6 +243,7 @@ class ReplayRun::Lowering {
             lag.name = lag_;
             lag.duration = SimTime::from_seconds(op.lag_s / spec_.host_speed);
             before = graph.add(lag);
+            ORRERY_ASSERT(task < before);  // made after its operation, which others may wait for already
             graph.add_edge(before, task);
         }
         for (std::uint32_t k = 0; k < op.after_count; ++k) {
@@ -247,6 +252,7 @@ class ReplayRun::Lowering {
     }
 
     TaskId move_bytes(std::uint32_t rank, const ReplayOp& op) {
+        ORRERY_ASSERT(memory_ != nullptr);  // made where any operation moves memory
         const MemoryMove move = move_of(*memory_, placement_.gpu(rank), trace_.works[op.work]);
         Task task = task_of(rank, op, op.kind == ReplayKind::host ? Category::overhead : Category::forward);
         task.duration = SimTime::from_seconds(move.hop.latency + op.lag_s / spec_.host_speed);
@@ -326,6 +332,7 @@ class ReplayRun::Lowering {
         }
         if (!call.came[static_cast<std::size_t>(place - members.begin())]) {
             call.came[static_cast<std::size_t>(place - members.begin())] = true;
+            ORRERY_ASSERT(call.missing > 0);
             --call.missing;
         }
         wait(rank, op, call.task, true);
@@ -367,6 +374,7 @@ class ReplayRun::Lowering {
                 slowest = std::move(one);
             }
         }
+        ORRERY_ASSERT(!tried.empty());
         return add_activity(task, slowest);
     }
 
@@ -452,6 +460,7 @@ class ReplayRun::Lowering {
                 }
             });
         }
+        ORRERY_ASSERT(ready.size() <= waits.size());  // no task comes free twice
         if (ready.size() < waits.size()) {
             fail_circle(circle_of(waits));
         }
@@ -478,6 +487,7 @@ class ReplayRun::Lowering {
         for (std::uint32_t id = before[at]; id != at; id = before[id]) {
             circle.push_back(id);
         }
+        ORRERY_ASSERT(circle.size() <= waits.size());
         std::reverse(circle.begin(), circle.end());
         return circle;
     }
@@ -594,6 +604,7 @@ void book(const ReplayTrace& trace, const ReplaySpec& spec, const Lowering& lowe
             edges.push_back({executor.end_of(id), kind, -1});
         }
         std::sort(edges.begin(), edges.end(), [](const Edge& a, const Edge& b) { return a.at < b.at; });
+        ORRERY_ASSERT(edges.size() == 2 * lowered.ops_of[rank].size());
         std::array<int, 3> running{};
         std::array<double*, 3> booked = {&result.device_s, &result.exposed_communication_s, &result.host_s};
         SimTime at;
@@ -605,11 +616,16 @@ void book(const ReplayTrace& trace, const ReplaySpec& spec, const Lowering& lowe
             running[static_cast<std::size_t>(edge.kind)] += edge.step;
             at = edge.at;
         }
+        ORRERY_ASSERT(at <= end);  // the last operation ends the run
+        ORRERY_ASSERT(std::all_of(running.begin(), running.end(), [](int count) { return count == 0; }));
         result.idle_s += (end - at).seconds();
     }
     for (double* seconds : {&result.device_s, &result.exposed_communication_s, &result.host_s, &result.idle_s}) {
         *seconds /= shown;
     }
+    // Every instant of every rank is booked once.
+    const double booked = result.device_s + result.exposed_communication_s + result.host_s + result.idle_s;
+    ORRERY_ASSERT(std::abs(booked - end.seconds()) <= 1e-9 * end.seconds() + 1e-9);
 }
 
 template <class Lowering>
@@ -630,6 +646,7 @@ std::vector<ReplayBlame> blame(const ReplayTrace& trace, const ReplaySpec& spec,
     while (at.valid()) {
         const std::uint32_t index = op_of[at.value()];
         const std::uint32_t place = index != ReplayOp::kNone ? trace.ops[index].lane : lowered.graph.task(at).stream;
+        ORRERY_ASSERT(place < trace.lanes.size());
         const std::string& lane = trace.lanes[place];
         const double seconds = (executor.end_of(at) - executor.start_of(at)).seconds();
         double lag = seconds;
@@ -638,9 +655,11 @@ std::vector<ReplayBlame> blame(const ReplayTrace& trace, const ReplaySpec& spec,
             lag = lowered.includes_lag(op) ? std::min(seconds, op.lag_s / spec.host_speed) : 0;
             sums[{replay_kind_names()[static_cast<std::size_t>(op.kind)], lane, trace.names[op.name]}] += seconds - lag;
         }
+        ORRERY_ASSERT(lag >= 0 && lag <= seconds);
         sums[{"lag", lane, lowered.graph.name_of(at)}] += lag;
         const TaskId before = executor.released_by(at);
         const SimTime since = before.valid() ? executor.end_of(before) : SimTime();
+        ORRERY_ASSERT(executor.start_of(at) >= since);  // it waited for the one before
         if (executor.start_of(at) > since) {
             sums[{"grouped completions", lane, ""}] += (executor.start_of(at) - since).seconds();
         }
@@ -709,6 +728,7 @@ ReplayRun::ReplayRun(const ReplayTrace& trace, const ReplaySpec& spec, std::vect
     memory_ = memory_of(trace, spec, devices.host, simulation);
     lowered_->use(memory_.get(), core_seconds(trace, devices));
     lowered_->run();
+    ORRERY_ASSERT(lowered_->tasks_of.size() == lowered_->ranks && lowered_->ops_of.size() == lowered_->ranks);
     executor_ = &simulation.add(lowered_->graph, start);
 }
 

@@ -282,6 +282,7 @@ std::uint32_t ReplayTrace::name(const std::string& text) {
     const auto [entry, fresh] = name_index_.try_emplace(plain(text), static_cast<std::uint32_t>(names.size()));
     if (fresh) {
         names.push_back(entry->first);
+        ORRERY_ASSERT(name_index_.size() == names.size());
     }
     return entry->second;
 }
@@ -309,6 +310,7 @@ std::uint32_t ReplayTrace::group(const ReplayGroup& group) {
     if (fresh) {
         groups.push_back(group);
     }
+    ORRERY_ASSERT(found->second < groups.size());
     return found->second;
 }
 
@@ -317,8 +319,10 @@ std::uint32_t ReplayTrace::add(ReplayOp op, std::vector<std::uint32_t> waits) {
     waits.erase(std::unique(waits.begin(), waits.end()), waits.end());
     op.first_after = static_cast<std::uint32_t>(after.size());
     op.after_count = static_cast<std::uint32_t>(waits.size());
+    ORRERY_ASSERT(waits.empty() || waits.back() < ops.size());  // it waits for earlier ones only
     after.insert(after.end(), waits.begin(), waits.end());
     ops.push_back(op);
+    ORRERY_ASSERT(after.size() == op.first_after + std::size_t{op.after_count});
     return static_cast<std::uint32_t>(ops.size() - 1);
 }
 
@@ -370,6 +374,7 @@ std::string format_replay(const ReplayTrace& trace) {
                            : std::string(),
                        index(op.group), index(op.peer), op.tag == 0 ? std::string() : std::to_string(op.tag));
         for (std::uint32_t k = 0; k < op.after_count; ++k) {
+            ORRERY_ASSERT(trace.after[op.first_after + k] < i);
             fmt::format_to(to(), "{}-{}", k == 0 ? "" : " ", i - trace.after[op.first_after + k]);
         }
         if (!trace.works.empty()) {

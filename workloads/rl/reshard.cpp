@@ -48,6 +48,7 @@ class Resharding {
     [[nodiscard]] std::vector<WeightMove> moves() const {
         std::vector<WeightMove> out;
         for (const auto& [pair, bytes] : moves_) {
+            ORRERY_ASSERT(pair.first != pair.second && bytes > 0);
             out.push_back({GpuId(pair.first), GpuId(pair.second), bytes});
         }
         return out;
@@ -56,6 +57,7 @@ class Resharding {
   private:
     void send(GpuId from, GpuId to, double bytes) {
         if (from != to) {
+            ORRERY_ASSERT(bytes > 0);
             sent_[from.value()] += bytes;
             moves_[{from.value(), to.value()}] += bytes;
         }
@@ -80,6 +82,7 @@ std::vector<WeightMove> reshard(const Fabric& fabric, const WeightHolders& from,
                     for (std::int64_t t = 0; t < from.tensor; ++t) {
                         const double share =
                             common(stage, to.pipeline, s, from.pipeline) * common(shard, to.tensor, t, from.tensor);
+                        ORRERY_ASSERT(share >= 0 && share <= 1);
                         held += share;
                         if (share > 0) {
                             out.fetch(s, t, to.at(stage, replica, shard), share * model_bytes);

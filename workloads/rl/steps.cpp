@@ -27,6 +27,7 @@ RlSteps::RlSteps(const StepsInput& input, std::uint32_t nodes, Simulation& simul
     warm_up_ = 2 * (input_.staleness + 2) + measured_;
     ORRERY_ASSERT(measured_ >= kLeastMeasured && warm_up_ > measured_);  // the mean starts at a step that was simulated
     build();
+    ORRERY_ASSERT(placed_.size() <= graph_.size());
     executor_ = &simulation.add(graph_, start);
 }
 
@@ -60,6 +61,7 @@ TaskId RlSteps::add(const PartWork& work, std::int64_t step, const std::vector<T
         graph_.add_edge(one, id);
     }
     placed_.push_back({id, static_cast<std::uint32_t>(&work - input_.parts.data()), step});
+    ORRERY_ASSERT(placed_.back().part < input_.parts.size());
     return id;
 }
 
@@ -75,6 +77,8 @@ void RlSteps::add_step(std::int64_t step) {
     };
     std::vector<TaskId> ready;
     if (const std::int64_t version = step - 1 - input_.staleness; version >= 0) {
+        ORRERY_ASSERT(static_cast<std::size_t>(version) <
+                      trained_.size());  // weights of a step that is trained by then
         ready = run(StepPhase::synchronisation, version, {trained_[static_cast<std::size_t>(version)]});
     }
     ready = run(StepPhase::generation, step, ready);
@@ -109,6 +113,7 @@ StepsResult RlSteps::result() const {
         const PartWork& work = input_.parts[task.part];
         const SimTime start = executor_->start_of(task.id);
         const SimTime end = executor_->end_of(task.id);
+        ORRERY_ASSERT(start <= end);
         phase_of.emplace(task.id.value(), work.phase);
         const SimTime inside =
             std::min(end, to) > std::max(start, from) ? std::min(end, to) - std::max(start, from) : SimTime();
@@ -134,6 +139,7 @@ StepsResult RlSteps::result() const {
     }
     std::array<double, kStepPhases> counted{};
     for (const auto& [key, span] : spans) {
+        ORRERY_ASSERT(span.first <= span.second && key.first < kStepPhases);
         out.phase_s[key.first] += (span.second - span.first).seconds();
         counted[key.first] += 1;
     }
@@ -147,6 +153,7 @@ StepsResult RlSteps::result() const {
             break;
         }
         const SimTime start = std::max(executor_->start_of(at), from);
+        ORRERY_ASSERT(start <= end);
         if (const auto found = phase_of.find(at.value()); found != phase_of.end()) {
             out.limiting[static_cast<std::size_t>(found->second)] += (end - start).seconds() / steps;
         }

@@ -279,6 +279,7 @@ class RankReader {
             }
         }
         group.size = static_cast<std::uint32_t>(group.members.size());
+        ORRERY_ASSERT(group.size >= 1);  // a job has ranks
         return numbers_[name] = trace_.group(group);
     }
 
@@ -392,6 +393,7 @@ class RankReader {
                     waits.push_back(placed[found->second]);
                 }
             }
+            ORRERY_ASSERT(missing[i] == 0);  // what it waits for is in the trace
             placed[i] = trace_.add(op_of(nodes_[i], places_[i]), std::move(waits));
             for (const std::uint32_t waiting : later[i]) {
                 if (--missing[waiting] == 0) {
@@ -400,6 +402,7 @@ class RankReader {
             }
         }
         notes_.read("nodes", nodes_.size());
+        ORRERY_ASSERT(ready.size() <= nodes_.size() && places_.size() == nodes_.size());
         if (ready.size() < nodes_.size()) {
             fail(0, fmt::format("{} nodes wait for each other in a circle", nodes_.size() - ready.size()));
         }

@@ -34,6 +34,7 @@ Imported imported_program(const ReplayTrace& trace, ImportNotes notes) {
     }
     std::array<std::size_t, 6> counts{};
     for (const ReplayOp& op : trace.ops) {
+        ORRERY_ASSERT(static_cast<std::size_t>(op.kind) < counts.size());
         ++counts[static_cast<std::size_t>(op.kind)];
     }
     out.facts.push_back({"ranks", std::to_string(trace.ranks)});

@@ -111,6 +111,7 @@ void scale_program(ReplayTrace& trace, const ImportInput& input, ImportNotes& no
     std::vector<bool> changed;
     for (ReplayGroup& group : trace.groups) {
         const ReplayGroup scaled = group.size > 1 ? scaled_group(group, plan) : group;
+        ORRERY_ASSERT(std::uint64_t{scaled.size} * scaled.stride <= std::max(after, before));
         changed.push_back(!(scaled == group));
         group = scaled;
     }
@@ -130,6 +131,7 @@ void scale_program(ReplayTrace& trace, const ImportInput& input, ImportNotes& no
     if (before != after) {
         trace.recorded_s = ReplayOp::kUnknown;
     }
+    ORRERY_ASSERT(changed.size() == trace.groups.size());
     trace.ranks = static_cast<std::uint32_t>(after);
     trace.meta["scaled"] = input.option(kScaleOption.name);
 }
