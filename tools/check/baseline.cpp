@@ -170,6 +170,7 @@ Verdict judge(const ExpectedMetric& metric, double change) {
     if (change == 0) {
         return Verdict::same;
     }
+    ORRERY_ASSERT(metric.tolerance >= 0);
     if (std::abs(change) <= metric.tolerance) {
         return Verdict::moved;
     }
@@ -200,6 +201,7 @@ void find_causes(BaselineOutcome& outcome, const Scenario& scenario, ModelCache&
     }
     std::size_t tried = 0;
     for (ChangeCause& cause : outcome.causes) {
+        ORRERY_ASSERT(cause.input.before != cause.input.after);
         const std::optional<Scenario> reverted = with_reverted(scenario, cause.input, models.data());
         if (!reverted || ++tried > kMostReverted) {
             continue;
@@ -360,6 +362,7 @@ BaselineOutcome check_baseline(const Baseline& baseline, ModelCache& models) {
             }
             outcome.metrics.push_back(m);
         }
+        ORRERY_ASSERT(outcome.metrics.size() == baseline.metrics.size());
         outcome.expectations = out.summary.expectations;
     } catch (const InfeasibleError& error) {
         outcome.error = error.what();
@@ -394,6 +397,7 @@ Baseline updated(Baseline baseline, ModelCache& models, const std::string& reaso
     }
     baseline.reason = reason;
     baseline.inputs = inputs_of(scenario, models.data());
+    ORRERY_ASSERT(!baseline.inputs.empty());  // a scenario has a kind at least
     return baseline;
 }
 
@@ -434,6 +438,7 @@ std::string junit_xml(const std::vector<BaselineOutcome>& outcomes, const std::s
                                             [](const auto& one) { return !one.met; });
         const std::size_t cases =
             outcome.metrics.size() + outcome.expectations.size() + (outcome.error.empty() ? 0 : 1);
+        ORRERY_ASSERT(static_cast<std::size_t>(failures) <= cases);
         const std::string suite = escaped(outcome.baseline.path);
         out += fmt::format("  <testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" errors=\"{}\">\n", suite, cases,
                            failures, outcome.error.empty() ? 0 : 1);

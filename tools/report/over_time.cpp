@@ -28,6 +28,7 @@ class Bins {
 
     /// `value` from one time to another.
     void hold(double from, double to, double value) {
+        ORRERY_ASSERT(width_ > 0);
         for (std::size_t i = index(from); i < kBins && static_cast<double>(i) * width_ < to; ++i) {
             const double start = std::max(from, static_cast<double>(i) * width_);
             const double stop = std::min(to, static_cast<double>(i + 1) * width_);
@@ -74,6 +75,7 @@ struct Recorded {
 Json chart(const char* title, std::string note, const char* y, double end_us, const Recorded& recorded,
            const std::vector<std::pair<const char*, Bins>>& series) {
     const double cut = recorded.cut() ? std::min(recorded.last_us, end_us) : end_us;
+    ORRERY_ASSERT(cut >= 0 && cut <= end_us);
     Json lines = Json::array();
     double most = 0;
     for (const auto& [name, bins] : series) {
@@ -110,6 +112,7 @@ std::string over_time_block(const Timeline& timeline) {
             continue;
         }
         lives.add(part.start_us + part.duration_us);
+        ORRERY_ASSERT(part.duration_us >= 0);
         double& last = finished[part.id];
         last = std::max(last, part.start_us + part.duration_us);
     }

@@ -95,6 +95,7 @@ std::vector<double> ticks(double low, double high) {
         }
     }
     std::vector<double> out;
+    ORRERY_ASSERT(step > 0 && step >= raw * (1 - 1e-9));
     for (double at = std::ceil(low / step) * step; at <= high + step * 1e-9; at += step) {
         out.push_back(std::abs(at) < step * 1e-9 ? 0 : at);
     }
@@ -198,6 +199,7 @@ std::string groups_svg(const std::string& title, const std::vector<std::string>&
     const double group_height = kBar * static_cast<double>(series.size()) + kGap;
     const double top = (style.titled ? 34 : 8) + (named ? 22 : 0);
     Canvas canvas(left + kWide + 90, top + group_height * static_cast<double>(groups.size()) + 8, title, style);
+    ORRERY_ASSERT(values.size() == groups.size());
     double most = 0;
     for (const auto& row : values) {
         for (const auto& value : row) {
@@ -214,6 +216,7 @@ std::string groups_svg(const std::string& title, const std::vector<std::string>&
         const double y = top + group_height * static_cast<double>(g);
         canvas.text(left - 8, y + (group_height - kGap) / 2 + 4, groups[g], "end");
         for (std::size_t s = 0; s < series.size(); ++s) {
+            ORRERY_ASSERT(values[g].size() == series.size());
             if (const std::optional<double> value = values[g][s]) {
                 const double width = most > 0 ? kWide * std::max(0.0, *value) / most : 0;
                 const double bar = y + kBar * static_cast<double>(s);

@@ -156,6 +156,7 @@ class SweepRun {
         ORRERY_ASSERT(at_ == sweep_.size() && running_.empty());  // every point was given out, and none is under way
         flush(true);
         ORRERY_ASSERT(new_files_.empty() && new_points_.empty() && new_results_.empty());
+        ORRERY_ASSERT(counts_.simulated <= in_flight_.size());  // each scenario once
         store_.finish_shard(options_.shard, options_.shards);
         count();
         return counts_;
@@ -170,6 +171,7 @@ class SweepRun {
                 ++counts_.resumed;
                 continue;
             }
+            ORRERY_ASSERT(!running_.contains(id));  // nobody else works on it
             if (sweep_.point(id)) {
                 return WorkRequest{id, std::to_string(id)};
             }
@@ -178,6 +180,7 @@ class SweepRun {
     }
 
     std::optional<std::string> take(std::uint64_t id, const WorkReply& reply) {
+        ORRERY_ASSERT(id < at_);  // it was given out
         const auto running = running_.find(id);
         if (reply.end != WorkReply::End::answered) {
             const std::string hash = running != running_.end() ? running->second : hash_of_parameters(id);
@@ -225,6 +228,7 @@ class SweepRun {
         if ((known && known->is_final()) || !in_flight_.insert(hash).second) {
             return std::nullopt;
         }
+        ORRERY_ASSERT(!running_.contains(id));
         running_[id] = hash;
         return kRun;
     }
@@ -241,6 +245,7 @@ class SweepRun {
     }
 
     void keep_point(std::uint64_t id, const std::string& hash) {
+        ORRERY_ASSERT(sweep_.point(id).has_value());  // others are not given out
         new_points_.push_back(StoredPoint{id, hash, sweep_.point(id)->parameters});
     }
 

@@ -263,6 +263,7 @@ std::optional<SweepPoint> SweepSpec::point(std::uint64_t id) const {
     point.id = id;
     std::vector<std::size_t> chosen(axes.size());
     for (std::size_t i = axes.size(); i-- > 0;) {
+        ORRERY_ASSERT(!axes[i].rows.empty());
         chosen[i] = static_cast<std::size_t>(id % axes[i].rows.size());
         id /= axes[i].rows.size();
     }
@@ -404,6 +405,7 @@ void check_values(const SweepSpec& sweep, const DataDirectory& data) {
     for (const SweepAxis& axis : sweep.axes) {
         behind /= axis.rows.size();
         const std::uint64_t others = sweep.size() / axis.rows.size();
+        ORRERY_ASSERT(behind >= 1 && others % behind == 0);
         for (std::size_t row = 0; row < std::min<std::size_t>(axis.rows.size(), kTries); ++row) {
             for (std::size_t k = 0; k < axis.keys.size(); ++k) {
                 std::vector<Diagnostic> found;
@@ -411,6 +413,7 @@ void check_values(const SweepSpec& sweep, const DataDirectory& data) {
                 for (std::uint64_t other = 0; other < others; other += step) {
                     // The other axes, before and behind this one, as digits around its own.
                     const std::uint64_t id = (other / behind * axis.rows.size() + row) * behind + other % behind;
+                    ORRERY_ASSERT(id < sweep.size());
                     const std::optional<SweepPoint> point = sweep.point(id);
                     if (!point) {
                         continue;

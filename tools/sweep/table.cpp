@@ -117,6 +117,7 @@ void group_by(ResultTable& table, const std::vector<std::string>& keys, const st
             out.columns.push_back(table.columns[c]);
         }
     }
+    std::size_t grouped = 0;
     for (const std::vector<std::string>& key : order) {
         const std::vector<std::size_t>& members = groups[key];
         std::vector<Cell> row;
@@ -124,6 +125,7 @@ void group_by(ResultTable& table, const std::vector<std::string>& keys, const st
             row.push_back(table.rows[members[0]][column]);
         }
         row.emplace_back(static_cast<double>(members.size()));
+        grouped += members.size();
         for (const std::size_t column : value_columns) {
             std::vector<double> values;
             for (const std::size_t i : members) {
@@ -136,6 +138,7 @@ void group_by(ResultTable& table, const std::vector<std::string>& keys, const st
         out.rows.push_back(std::move(row));
     }
     ORRERY_ASSERT(out.rows.size() == groups.size());
+    ORRERY_ASSERT(grouped == table.rows.size());  // every row is in one group
     table = std::move(out);
 }
 
@@ -179,6 +182,7 @@ void pivot(ResultTable& table, const std::vector<std::string>& names) {
             }
             row.push_back(aggregated("mean", values, values.size()));
         }
+        ORRERY_ASSERT(row.size() == out.columns.size());
         out.rows.push_back(std::move(row));
     }
     table = std::move(out);
@@ -332,6 +336,7 @@ std::string to_csv(const ResultTable& table) {
 std::string to_json(const ResultTable& table) {
     std::string out = "[";
     for (std::size_t r = 0; r < table.rows.size(); ++r) {
+        ORRERY_ASSERT(table.rows[r].size() == table.columns.size());
         nlohmann::ordered_json object = nlohmann::ordered_json::object();
         for (std::size_t i = 0; i < table.columns.size(); ++i) {
             const Cell& cell = table.rows[r][i];

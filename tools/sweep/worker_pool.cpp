@@ -261,6 +261,7 @@ class Pool {
         poll(files.data(), files.size(), static_cast<int>(std::clamp<std::int64_t>(left, 0, 1000)));
         for (std::size_t i = 0; i < files.size(); ++i) {
             Worker& worker = *owners[i];
+            ORRERY_ASSERT(worker.process > 0);
             if (files[i].revents != 0) {
                 std::string answer;
                 if (receive_text(worker.answers, answer)) {
