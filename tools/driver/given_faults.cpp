@@ -158,6 +158,7 @@ void check_given_faults(const YamlNode& root, const Scenario& scenario, std::vec
         Fault fault{event.kind, {}, event.factor, event.lasts_s};
         std::string problem;
         (void)parse_place(event.where, shape, fault.place, problem);
+        ORRERY_ASSERT(problem.empty());  // `check_faults` has refused others
         faults.push_back(fault);
         if (const std::string text = refusal(scenario, fault); !text.empty()) {
             errors.push_back(
@@ -206,6 +207,7 @@ std::vector<SlowSpell> slow_spells(const std::vector<TimedFault>& faults, const 
         if (fault.kind != FaultKind::slow) {
             continue;
         }
+        ORRERY_ASSERT(fault.factor > 0 && fault.factor <= 1);
         const double from = at_s - start.seconds();
         for (std::uint32_t rank = 0; rank < ranks; ++rank) {
             if (hits(fault.place, placement.gpu(rank), fabric)) {
@@ -243,6 +245,7 @@ void require_alive(const Scenario& scenario, const std::vector<TimedFault>& faul
         check("the run", Placement(fabric), ranks > 0 ? static_cast<std::uint32_t>(ranks) : fabric.gpus(), 0,
               out.seconds);
     }
+    ORRERY_ASSERT(jobs.empty() || out.jobs.size() == jobs.size());
     for (std::size_t i = 0; i < jobs.size(); ++i) {
         const JobSpec& job = *jobs[i];
         const Placement placement(fabric, job.placed);

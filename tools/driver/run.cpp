@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
+#include <string_view>
 
 namespace orrery::driver {
 
@@ -35,6 +37,7 @@ void add_packet_metrics(const std::optional<PacketStatistics>& packets, Summary&
     out.add("max_queue_bytes", packets->max_queue_bytes, "B");
     out.add("max_link_bytes", packets->max_link_bytes, "B");
     if (packets->skips) {
+        ORRERY_ASSERT(packets->skipped <= packets->packets_delivered);
         const auto delivered = static_cast<double>(std::max<std::uint64_t>(1, packets->packets_delivered));
         out.add("skipped_fraction", static_cast<double>(packets->skipped) / delivered, "1");
         out.add("skip_error", packets->skip_error, "1");
@@ -88,6 +91,14 @@ void add_without_effect(const Scenario& scenario, std::vector<std::string>& note
     }
 }
 
+bool names_differ(const std::vector<Metric>& metrics) {
+    std::set<std::string_view> names;
+    for (const Metric& metric : metrics) {
+        names.insert(metric.name);
+    }
+    return names.size() == metrics.size();
+}
+
 RunOutput run_kind(const Scenario& scenario, ModelCache& models, const RunOptions& options) {
     const auto started = std::chrono::steady_clock::now();
     RunOutput out;
@@ -116,6 +127,7 @@ RunOutput run_kind(const Scenario& scenario, ModelCache& models, const RunOption
             throw InfeasibleError(error.what() + never_mended(faults), error.code());
         }
         prepared->summarise(out);
+        ORRERY_ASSERT(out.seconds >= 0);
         require_alive(scenario, faults, fabric, out);
         out.summary.events = simulation.events();
         if (scenario.kind().network.simgrid) {
@@ -127,6 +139,7 @@ RunOutput run_kind(const Scenario& scenario, ModelCache& models, const RunOption
     add_network_notes(scenario.network, out.summary.notes);
     add_nic_notes(scenario, out.summary.notes);
     add_without_effect(scenario, out.summary.notes);
+    ORRERY_ASSERT(names_differ(out.summary.metrics));
     out.summary.expectations = judge(scenario.expect, out.summary);
     const auto elapsed = std::chrono::steady_clock::now() - started;
     out.summary.wall_time_s = std::chrono::duration<double>(elapsed).count();

@@ -15,6 +15,7 @@ namespace {
 
 // Times, counts and shares are not negative, and shares not above 1, which a normal law of few runs does not know.
 void add_mean(const std::string& name, const char* unit, const std::vector<double>& runs, Summary& out) {
+    ORRERY_ASSERT(!runs.empty());
     const MeanInterval interval = mean_interval(runs, 0.90);
     out.add(name, interval.mean, unit);
     if (runs.size() > 1) {
@@ -27,6 +28,7 @@ void add_mean(const std::string& name, const char* unit, const std::vector<doubl
 }  // namespace
 
 double goodput_of(const CampaignResult& run) {
+    ORRERY_ASSERT(run.length.ns() > 0 && run.tally[Cause::useful] <= run.length.ns());
     return static_cast<double>(run.tally[Cause::useful]) / static_cast<double>(run.length.ns());
 }
 
@@ -112,6 +114,7 @@ void add_energy(const Scenario& scenario, const std::vector<CampaignResult>& run
     std::vector<double> joules;
     for (const CampaignResult& run : runs) {
         const double trained = static_cast<double>(run.tally[Cause::useful] + run.tally[Cause::lost_work]) * 1e-9;
+        ORRERY_ASSERT(trained >= 0 && trained <= run.length.seconds() * (1 + 1e-9));
         joules.push_back(trained * power->value + (run.length.seconds() - trained) * idle);
     }
     add_mean("campaign_energy_j", "J", joules, out);
@@ -185,6 +188,7 @@ Timeline draw(const CampaignResult& run) {
     out.threads = {{0, "job"}, {1, "faults"}};
     const auto us = [](CampaignTime time) { return static_cast<double>(time.ns()) * 1e-3; };
     for (const Stretch& one : run.timeline) {
+        ORRERY_ASSERT(one.start <= one.end);
         const char* name = one.cause == Cause::useful ? "training" : cause_name(one.cause);
         out.spans.push_back({name, name, 0, 0, us(one.start), us(one.end) - us(one.start)});
     }
@@ -194,6 +198,7 @@ Timeline draw(const CampaignResult& run) {
         const auto free = std::find_if(busy.begin(), busy.end(), [&](double until) { return until <= us(one.at); });
         const auto row = static_cast<std::uint32_t>(free - busy.begin());
         busy.resize(std::max<std::size_t>(busy.size(), row + 1));
+        ORRERY_ASSERT(row < busy.size() && busy[row] <= us(one.at));  // one after another
         busy[row] = us(one.at) + one.fault.lasts_s * 1e6;
         out.spans.push_back({name, "fault", 0, 1 + row, us(one.at), one.fault.lasts_s * 1e6});
     }

@@ -21,6 +21,7 @@ class ClusterRun final : public ScenarioRun {
         for (JobSpec& job : jobs_) {
             take_shared(scenario, job.scenario);
             job.scenario.network.fold = scenario.network.fold && !faults_of(scenario).given;  // ranks may differ
+            ORRERY_ASSERT(!job.placed.empty());                                               // reading gave it nodes
             placements_.push_back(std::make_unique<Placement>(context.fabric, job.placed));
             starts_.push_back(SimTime::from_seconds(job.start));
             runs_.push_back(
@@ -31,10 +32,12 @@ class ClusterRun final : public ScenarioRun {
 
     void summarise(RunOutput& out) override {
         std::uint32_t processes = 0;
+        ORRERY_ASSERT(runs_.size() == jobs_.size() && placements_.size() == jobs_.size());
         for (std::size_t i = 0; i < runs_.size(); ++i) {
             const JobSpec& job = jobs_[i];
             RunOutput own;
             runs_[i]->summarise(own);
+            ORRERY_ASSERT(own.seconds >= 0);
             out.seconds = std::max(out.seconds, job.start + own.seconds);
             own.summary.scenario = job.name;
             own.summary.kind = job.scenario.kind().name;
@@ -50,6 +53,7 @@ class ClusterRun final : public ScenarioRun {
                 out.summary.notes.push_back(job.name + ": " + note);
             }
             processes = draw_beside(own.timeline, job, processes, out.timeline);
+            ORRERY_ASSERT(out.jobs.size() == i);
             out.jobs.push_back(std::move(own));
         }
         out.summary.add("makespan_s", out.seconds, "s");

@@ -49,6 +49,8 @@ double parts_spread(const Scenario& scenario, const TrainingResult& result, cons
     if (busy <= 0) {
         return 0;
     }
+    // What the host fixes has no spread of a kernel.
+    ORRERY_ASSERT(products + streaming + communication <= busy * (1 + 1e-9));
     const auto square = [](double x) { return x * x; };
     return std::sqrt(square(products / busy * kernels) + square(streaming / busy * kStreaming) +
                      square(communication / busy * kCommunication));
@@ -69,6 +71,7 @@ double iteration_width(const Scenario& scenario, const TrainingResult& result, c
 }
 
 void set_interval(Metric& metric, double width) {
+    ORRERY_ASSERT(width >= 0);
     const double factor = exp_pinned(width);
     metric.low = metric.value / factor;
     metric.high = metric.value * factor;

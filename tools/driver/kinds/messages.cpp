@@ -52,6 +52,7 @@ Timeline draw_messages(const Schedule& schedule, const MessageRunResult& result)
             ++lane;
         }
         busy.resize(std::max<std::size_t>(busy.size(), lane + 1));
+        ORRERY_ASSERT(lane < busy.size() && busy[lane] <= start);  // lanes hold messages one after another
         busy[lane] = result.completions[id];
         timeline.spans.push_back(Span{fmt::format("to {}", message.to),
                                       "message",
@@ -141,6 +142,7 @@ class MessageScenario {
             shifts_ = Shifts();
             rings_ = Rings();
         }
+        ORRERY_ASSERT(spec_.algorithm != nullptr && ranks_ >= 1);
         form_ = unstored_ring             ? Form::ring
                 : shifts_.count > 0       ? Form::shifts
                 : !rings_.members.empty() ? Form::rings
@@ -195,6 +197,7 @@ class MessageScenario {
         } else {
             summary.add("makespan_s", result.seconds, "s");
         }
+        ORRERY_ASSERT(result.seconds >= 0 && result.bytes >= 0);
         add_completion_times(result, summary);
         summary.add("messages", static_cast<double>(result.messages), "1");
         summary.add("bytes_on_wire", result.bytes, "B");
@@ -224,6 +227,7 @@ class MessageScenario {
             times[i] -= result.starts[i] + schedule_.messages[i].delay;
         }
         LoneMessages alone(fabric_, placement_, schedule_, run_options_);
+        ORRERY_ASSERT(*std::min_element(times.begin(), times.end()) >= -1e-9);
         add_spread("fct_s", std::move(times), "s", summary);
         add_spread("slowdown", slowdowns(alone, schedule_, result.starts, result.completions), "1", summary);
     }

@@ -76,6 +76,7 @@ class RlRun final : public ScenarioRun {
 
     void summarise(RunOutput& out) override {
         const StepsResult result = steps_->result();
+        ORRERY_ASSERT(result.step_s > 0 && outputs_.size() == jobs_.size());
         out.seconds = result.step_s;
         const auto mean = [](const std::vector<double>& values) {
             double sum = 0;
@@ -102,6 +103,7 @@ class RlRun final : public ScenarioRun {
             for (const std::uint32_t node : nodes) {
                 busy += result.busy[node] / static_cast<double>(nodes.size());
             }
+            ORRERY_ASSERT(busy <= 1 + 1e-6);
             summary.add("idle_fraction." + names, std::max(0.0, 1 - busy), "1");
         }
         for (std::size_t i = 0; i < jobs_.size(); ++i) {
@@ -121,6 +123,7 @@ class RlRun final : public ScenarioRun {
     [[nodiscard]] std::size_t index_of(PartRole role) const {
         const auto found =
             std::find_if(jobs_.begin(), jobs_.end(), [&](const RlPart& one) { return one.role == role; });
+        ORRERY_ASSERT(found != jobs_.end());  // reading asked for one
         return static_cast<std::size_t>(found - jobs_.begin());
     }
     [[nodiscard]] const RlPart& job(PartRole role) const { return jobs_[index_of(role)]; }
@@ -198,6 +201,7 @@ class RlRun final : public ScenarioRun {
             }
             const double of_batch = static_cast<double>(spec_.sequences()) /
                                     static_cast<double>(std::max<std::size_t>(1, out.requests.size()));
+            ORRERY_ASSERT(answers <= tokens);
             batch_.tokens.push_back(tokens * of_batch);
             batch_.answers.push_back(answers * of_batch);
             seconds.push_back(spec_.partial
@@ -209,11 +213,13 @@ class RlRun final : public ScenarioRun {
             }
         }
         part_options_.requests = false;
+        ORRERY_ASSERT(batch_.tokens.size() == static_cast<std::size_t>(spec_.draws));
         add(jobs_[i].name, StepPhase::generation, seconds, jobs_[i].placed);
     }
 
     // Sequences of a part's model that hold the samples of a draw.
     [[nodiscard]] double rows(std::size_t i, std::size_t draw) const {
+        ORRERY_ASSERT(draw < batch_.tokens.size());  // the generator comes first
         const std::int64_t sequence = jobs_[i].scenario.as<TrainingKind>().model.sequence;
         if (batch_.longest > sequence) {
             throw InfeasibleError(
@@ -348,6 +354,7 @@ class RlRun final : public ScenarioRun {
             for (std::int64_t rank = 0; rank < phase->replicas * phase->ranks(); ++rank) {
                 pool.gpus.push_back(placements_[i].gpu(next++));
             }
+            ORRERY_ASSERT(next <= placements_[i].gpus());
             out.push_back(std::move(pool));
         }
         return out;
@@ -371,11 +378,13 @@ class RlRun final : public ScenarioRun {
         for (std::int64_t rank = 0; rank < plan.ranks(); ++rank) {
             from.gpus.push_back(actor.placement.gpu(static_cast<std::uint32_t>(rank)));
         }
+        ORRERY_ASSERT(from.gpus.size() == static_cast<std::size_t>(from.tensor * from.pipeline * from.replicas));
         Simulation simulation(context_.fabric, run_settings(jobs_[i].scenario));
         TaskGraph graph;
         const std::uint16_t name = graph.name("weights");
         for (const WeightHolders& pool : receivers()) {
             for (const WeightMove& move : reshard(context_.fabric, from, pool, weights)) {
+                ORRERY_ASSERT(move.from != move.to && move.bytes > 0);
                 moved_ += move.bytes;
                 const std::uint64_t hash = (std::uint64_t{move.from.value()} << 32U) | move.to.value();
                 GroupTransfer sent = make_send(context_.fabric, actor.collectives, move.from, move.to,

@@ -20,6 +20,7 @@ constexpr std::size_t kGroups = 16;
 constexpr double kConfidence = 0.9;
 
 void bound(Summary& summary, const std::string& name, double low, double high) {
+    ORRERY_ASSERT(!(low > high));
     for (Metric& metric : summary.metrics) {
         if (metric.name == name && metric.measured()) {
             metric.low = low;
@@ -30,6 +31,7 @@ void bound(Summary& summary, const std::string& name, double low, double high) {
 
 // Counts of equal parts of the values, one after another.
 BatchEstimate mean_of(const std::vector<double>& values) {
+    ORRERY_ASSERT(values.size() >= kGroups);  // each group has some
     return ratio_of_batches(grouped(values, kGroups),
                             std::vector<double>(kGroups, static_cast<double>(values.size() / kGroups)), kConfidence);
 }
@@ -62,6 +64,7 @@ void bound_rates(const ServiceResult& result, Summary& summary) {
     if (steady.seconds.empty() || !(result.window_s > 0)) {
         return;
     }
+    ORRERY_ASSERT(steady.finished.size() == steady.seconds.size() && steady.tokens.size() == steady.seconds.size());
     const BatchEstimate requests = ratio_of_batches(steady.finished, steady.seconds, kConfidence);
     const BatchEstimate tokens = ratio_of_batches(steady.tokens, steady.seconds, kConfidence);
     for (const auto& [name, rate] : {std::pair{"requests_per_s", requests}, {"output_tokens_per_s", tokens}}) {
@@ -80,12 +83,15 @@ void widen(Metric& metric, double width) {
     if (!metric.measured() || !(metric.value > 0)) {
         return;
     }
+    ORRERY_ASSERT(width >= 0);
     const auto factor = [&](double chance) { return exp_pinned(std::sqrt(chance * chance + width * width)); };
     const double up = metric.high ? std::log(*metric.high / metric.value) : 0;
     metric.high = metric.value * factor(std::max(0.0, up));
+    ORRERY_ASSERT(*metric.high >= metric.value);
     if (!metric.low || *metric.low > 0) {
         const double down = metric.low ? std::log(metric.value / *metric.low) : 0;
         metric.low = metric.value / factor(std::max(0.0, down));
+        ORRERY_ASSERT(*metric.low <= metric.value);
     }
 }
 

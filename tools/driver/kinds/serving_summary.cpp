@@ -34,6 +34,7 @@ std::optional<Bounded> energy_of_pools(const std::vector<PoolDevices>& pools, co
                                        const ServiceResult& result, double seconds) {
     Bounded joules;
     for (std::size_t i = 0; i < pools.size(); ++i) {
+        ORRERY_ASSERT(i < result.pools.size());
         const auto& [gpu, count, clock] = pools[i];
         if (!knows_power(*gpu)) {
             return std::nullopt;
@@ -42,6 +43,7 @@ std::optional<Bounded> energy_of_pools(const std::vector<PoolDevices>& pools, co
         const Bounded own = energy_of(*gpu, DeviceWork{count * seconds, work.kernel_s, work.flops, work.bytes}, clock);
         // On the same devices idle power is counted with the first phase; the second adds what it does on them.
         const double counted = engine.same_devices && i > 0 ? energy_of(*gpu, DeviceWork{count * seconds, 0, 0, 0}) : 0;
+        ORRERY_ASSERT(own.low <= own.value && own.value <= own.high);
         joules.low += own.low - counted;
         joules.value += own.value - counted;
         joules.high += own.high - counted;
@@ -87,6 +89,7 @@ class Writer {
         }
         summary.add("tbt_s.max", gaps ? result.tbt.max() : kNotMeasured, "s");
         add_quantiles(summary, "e2e_s", std::move(e2e));
+        ORRERY_ASSERT(in_time <= result.requests.size());
         return in_time;
     }
 
@@ -213,6 +216,7 @@ class Writer {
                                                                              : "decode",
                                                 pool.replicas == 1 ? "" : "s", pool.limits.blocks, pool.limits.block));
         }
+        ORRERY_ASSERT(blocks > 0);
         summary.add("cache_peak_fraction", static_cast<double>(result.most_blocks) / static_cast<double>(blocks), "1");
         // An iteration may go on when the last request has been accounted for: the time ends there.
         summary.add("busy_fraction", std::min(1.0, result.busy_s / std::max(result.end_s * replicas, 1e-12)), "1");
@@ -232,6 +236,7 @@ class Writer {
                         "1");
         }
         if (engine_.prefix_cache) {
+            ORRERY_ASSERT(result.prefix_tokens <= result.prompt_tokens);
             const auto prompts = static_cast<double>(result.prompt_tokens);
             summary.add("prefix_hit_fraction", prompts > 0 ? static_cast<double>(result.prefix_tokens) / prompts : 0,
                         "1");
@@ -239,6 +244,7 @@ class Writer {
             summary.add("prefix_from_nvme_bytes", result.fetched_nvme_bytes, "B");
         }
         if (engine_.names()) {
+            ORRERY_ASSERT(result.adapter_hits <= result.adapter_requests);
             const double named = std::max(1.0, static_cast<double>(result.adapter_requests));
             summary.add("adapter_hit_fraction", static_cast<double>(result.adapter_hits) / named, "1");
             summary.add("adapter_misses", static_cast<double>(result.adapter_requests - result.adapter_hits),
@@ -247,6 +253,7 @@ class Writer {
             summary.add("adapter_wait_s.mean", result.adapter_wait_s / named, "s");
         }
         if (engine_.caches_experts) {
+            ORRERY_ASSERT(result.expert_hits <= result.experts_used);
             const double used = std::max(1.0, static_cast<double>(result.experts_used));
             const double steps = std::max(1.0, static_cast<double>(result.iterations));
             summary.add("expert_hit_fraction", static_cast<double>(result.expert_hits) / used, "1");

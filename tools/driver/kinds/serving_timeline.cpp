@@ -17,6 +17,7 @@ void add_counters(Timeline& timeline, const char* name,
         double now = 0;
         for (const auto& [at, change] : by) {
             now += change;
+            ORRERY_ASSERT(now > -1e-3);  // what ends had begun
             // Sums of rates end at a rounding of zero.
             timeline.counters.push_back(CounterPoint{name, replica, at, std::max(0.0, std::round(now * 1e6) / 1e6)});
         }
@@ -43,6 +44,7 @@ void add_transfers(Timeline& timeline, const ServiceResult& result) {
         const TransferRecord& one = result.transfers[i];
         const double start = static_cast<double>(one.start.ps()) * 1e-6;
         const double end = static_cast<double>(one.end.ps()) * 1e-6;
+        ORRERY_ASSERT(one.start <= one.end && one.bytes >= 0);
         timeline.lifelines.push_back(
             Lifeline{"KV transfers", fmt::format("to replica {}", one.to), i, one.from, start, end - start});
         if (end > start) {
@@ -67,6 +69,7 @@ Timeline draw(const ServiceResult& result) {
     for (const IterationRecord& record : result.timeline) {
         replicas = std::max(replicas, record.replica + 1);
         stages = std::max(stages, record.stage + 1);
+        ORRERY_ASSERT(record.start <= record.end && record.sequences >= 1);
         const char* phase = record.tokens > record.sequences ? "prefill" : "decode";
         timeline.spans.push_back(Span{phase,
                                       phase,
@@ -86,6 +89,7 @@ Timeline draw(const ServiceResult& result) {
     }
     for (const LifeRecord& part : result.lives) {
         static constexpr const char* kPhases[] = {"waiting", "adapter", "prefill", "decode"};
+        ORRERY_ASSERT(static_cast<std::size_t>(part.phase) < std::size(kPhases) && part.start <= part.end);
         const std::string phase = kPhases[static_cast<std::size_t>(part.phase)];
         timeline.lifelines.push_back(
             Lifeline{"requests", part.phase == LifePhase::adapter ? fmt::format("{} {}", phase, part.adapter) : phase,
@@ -101,6 +105,7 @@ Timeline draw(const ServiceResult& result) {
     add_transfers(timeline, result);
     for (const DownRecord& one : result.downs) {
         replicas = std::max(replicas, one.replica + 1);
+        ORRERY_ASSERT(one.start <= one.end);
         timeline.spans.push_back(
             Span{"down", "fault", one.replica, stages, us(one.start), us(one.end - one.start), {}});
     }

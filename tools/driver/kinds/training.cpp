@@ -54,15 +54,20 @@ void add_training_metrics(const TrainingKind& s, const TrainingInput& input, con
     const double tokens = result.documents
                               ? result.documents->tokens
                               : static_cast<double>(s.plan.global_batch) * static_cast<double>(s.model.sequence);
+    ORRERY_ASSERT(result.iteration_s > 0 && gpus >= 1);
     const double model_rate = result.model_flops / result.iteration_s / gpus;
     const auto devices = devices_of(input);
+    double counted = 0;
     double peak = 0;  // of a GPU, on average
     bool draws = true;
     for (const auto& [gpu, count] : devices) {
         peak += gpu->flops_bf16.value * (count / gpus);
+        counted += count;
         draws = draws && knows_power(*gpu);
     }
+    ORRERY_ASSERT(peak > 0);  // the plan runs on matrix units
     out.add("iteration_time_s", result.iteration_s, "s");
+    ORRERY_ASSERT(counted == gpus);  // every rank has one device
     out.add("tokens_per_s", tokens / result.iteration_s, "1/s");
     out.add("tflops_per_gpu", model_rate * 1e-12, "TFLOP/s");
     out.add("mfu", model_rate / peak, "1");
@@ -139,6 +144,7 @@ std::vector<double> busy_by_window(const TrainingGraph& lowered, const Executor&
                                    double window_s) {
     const auto windows = std::max<std::size_t>(1, static_cast<std::size_t>(iteration_s / window_s));
     const double length = iteration_s / static_cast<double>(windows);
+    ORRERY_ASSERT(length > 0);
     std::vector<double> busy(windows);
     for (std::size_t rank = 0; rank < lowered.ranks.size(); ++rank) {
         for (const TaskId id : lowered.stream(rank)) {

@@ -96,6 +96,7 @@ class TrainingJob final : public JobModel {
         const auto [found, added] = times_.try_emplace(key(folded), 0.0);
         if (added) {
             found->second = simulate(folded);
+            ORRERY_ASSERT(found->second > 0);
         }
         return found->second;
     }
@@ -164,6 +165,8 @@ class TrainingJob final : public JobModel {
             ++kinds_.back();
             nodes_.push_back(node);
         }
+        ORRERY_ASSERT(std::is_sorted(nodes_.begin(), nodes_.end()));  // `place_of` looks them up
+        ORRERY_ASSERT(std::accumulate(kinds_.begin(), kinds_.end(), 0U) == nodes_.size());
         // The plan fills the groups that it names first.
         const std::vector<std::string> named = names_in(input_.plan.groups);
         std::vector<std::size_t> rank_of_kind;
@@ -176,6 +179,7 @@ class TrainingJob final : public JobModel {
             order_.push_back(kind);
             first += kinds_[kind];
         }
+        ORRERY_ASSERT(first == nodes_.size() && order_.size() == kinds_.size());
         std::stable_sort(order_.begin(), order_.end(),
                          [&](std::size_t a, std::size_t b) { return rank_of_kind[a] < rank_of_kind[b]; });
     }
@@ -247,11 +251,13 @@ class TrainingJob final : public JobModel {
         std::vector<std::uint32_t> left;
         std::size_t first = 0;
         for (std::size_t kind = 0; kind < kinds_.size(); ++kind) {
+            ORRERY_ASSERT(used[kind] <= kinds_[kind]);
             for (std::size_t i = 0; i < used[kind]; ++i) {
                 left.push_back(nodes_[first + i]);
             }
             first += kinds_[kind];
         }
+        ORRERY_ASSERT(first == nodes_.size() && left.size() <= nodes_.size());
         std::unique_ptr<Layout> out;
         try {
             out = std::make_unique<Layout>(shrunk, input_, left);
@@ -348,6 +354,7 @@ class TrainingJob final : public JobModel {
     [[nodiscard]] FabricShape fabric_in(const ClusterState& state) const {
         FabricShape shape = input_.fabric.shape();
         double left = shape.spines;
+        ORRERY_ASSERT(state.nic_share >= 0 && state.nic_share <= 1);
         for (const Impairment& one : state.impairments) {
             if (one.place.what == Place::What::spine || one.place.what == Place::What::leaf_spine) {
                 left -= one.kind == FaultKind::degraded ? 1 - one.factor : 1;
@@ -412,6 +419,7 @@ class TrainingJob final : public JobModel {
     // The same the other way.
     [[nodiscard]] std::uint32_t place_of(std::uint32_t gpu) const {
         const auto node = std::lower_bound(nodes_.begin(), nodes_.end(), gpu / shape_.gpus_per_node);
+        ORRERY_ASSERT(node != nodes_.end() && *node == gpu / shape_.gpus_per_node);  // one with ranks
         return static_cast<std::uint32_t>(node - nodes_.begin()) * shape_.gpus_per_node + gpu % shape_.gpus_per_node;
     }
     [[nodiscard]] std::uint32_t group_of(std::uint32_t gpu) const {
@@ -439,6 +447,7 @@ class TrainingJob final : public JobModel {
                 return seconds;
             };
             found->second = kernels(*of.device) / kernels(ScaledDevice(*of.device, *of.gpu, clock, 1));
+            ORRERY_ASSERT(found->second > 0);
         }
         return found->second;
     }
@@ -553,6 +562,7 @@ CampaignOutcome run_variant(const CampaignVariant& variant, const JobShape& shap
             plan.iteration_s * std::max(1.0, std::floor(variant.interval * plan.interval_s / plan.iteration_s + 0.5));
     }
     CampaignOutcome out;
+    ORRERY_ASSERT(plan.iteration_s > 0 && plan.interval_s > 0);
     out.interval_s = plan.interval_s;
     for (const CampaignResult& run :
          run_campaigns(plan, stored, seed, static_cast<std::uint64_t>(variant.faults.runs), campaign_threads())) {
@@ -584,12 +594,14 @@ Timeline with_campaign(const RunOutput& out) {
     constexpr std::uint32_t kProcess = 1U << 30U;  // beyond all ranks
     constexpr std::uint32_t kThread = 1000;
     for (const auto& [process, name] : out.campaign.processes) {
+        ORRERY_ASSERT(process < kProcess);
         both.processes.emplace_back(kProcess + process, name);
     }
     for (const auto& [thread, name] : out.campaign.threads) {
         both.threads.emplace_back(kThread + thread, name);
     }
     for (Span span : out.campaign.spans) {
+        ORRERY_ASSERT(span.process < kProcess);
         span.process += kProcess;
         span.thread += kThread;
         both.spans.push_back(std::move(span));
@@ -665,6 +677,7 @@ void add_campaign(const Scenario& scenario, const TrainingInput& input, const Tr
     add_notes(plan, runs, out.summary);
     out.summary.notes.push_back(fmt::format("campaign of {} run{}, {} states of the cluster simulated", faults.runs,
                                             faults.runs == 1 ? "" : "s", job.states()));
+    ORRERY_ASSERT(runs.size() == static_cast<std::size_t>(faults.runs));
     out.campaign = draw(runs.front());
     for (const CampaignVariant& variant : variants) {
         out.campaigns.push_back(run_variant(variant, shape, job, trace, seed));

@@ -49,6 +49,7 @@ static Placement placed(const Scenario& scenario, const Fabric& fabric, const Pl
             }
         }
     }
+    ORRERY_ASSERT(places.size() == placement.gpus());  // each GPU is of one group
     const RankMap by_stage(plan);
     const RankMap by_replica = by_stage.replica_by_replica();
     std::vector<std::uint32_t> order(places.size());
@@ -77,6 +78,7 @@ static void check_groups(const TrainingInput& input) {
                 order.rank({static_cast<std::uint32_t>(stage), static_cast<std::uint32_t>(replica), last});
             const std::uint32_t from = input.fabric.group_of(first);
             const std::uint32_t to = input.fabric.group_of(input.placement.gpu(rank));
+            ORRERY_ASSERT(from < groups.size() && to < groups.size());
             if (from != to) {
                 wrong += fmt::format("{}stage {} of replica {} lies on '{}' and '{}'", wrong.empty() ? "" : "; ", stage,
                                      replica, groups[from].name, groups[to].name);
@@ -99,6 +101,7 @@ static std::vector<HostOf> hosts_of(const TrainingInput& input, const std::vecto
         holds[input.fabric.group_of(input.placement.gpu(static_cast<std::uint32_t>(rank)))] = true;
     }
     std::vector<HostOf> out;
+    ORRERY_ASSERT(std::find(holds.begin(), holds.end(), true) != holds.end());  // some node has ranks
     for (std::size_t i = 0; i < holds.size(); ++i) {
         if (holds[i]) {
             out.push_back({input.fabric.shape().groups[i].name, input.groups[i].host});
@@ -173,6 +176,7 @@ TrainingInput training_input(const Scenario& scenario, const std::vector<GroupDe
         throw InfeasibleError(unfit);
     }
     const bool mixed = !scenario.cluster.groups.empty();
+    ORRERY_ASSERT(devices.size() == std::max<std::size_t>(1, scenario.cluster.groups.size()));
     const GroupDevice& first = devices[mixed ? fabric.group_of(own.gpu(0)) : 0];
     const bool by_packet = scenario.network.by_packet();
     TrainingInput input{training.model,

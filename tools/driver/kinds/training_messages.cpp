@@ -16,6 +16,7 @@ void add(MessageRecord& record, Message message, double start, double end) {
     record.schedule.messages.push_back(message);
     record.starts.push_back(start);
     record.completions.push_back(end);
+    ORRERY_ASSERT(record.completions.size() == record.schedule.messages.size());
 }
 
 struct TrainingTransfer {
@@ -30,6 +31,7 @@ MessageRecord messages_of(const std::vector<FlowTime>& times, std::uint32_t owne
     for (const FlowTime& time : times) {
         if (time.owner == owner) {
             ORRERY_ASSERT(!std::isnan(time.end));  // iterations cancel nothing
+            ORRERY_ASSERT(time.end >= time.start && time.bytes >= 0);
             add(out, Message{time.from, time.to, time.bytes}, time.start - start, time.end - start);
         }
     }
@@ -60,6 +62,7 @@ std::optional<MessageRecord> messages_of(const TrainingInput& input, const Train
     for (const TrainingTransfer& transfer : transfers) {
         const TaskGraph::Activity activity = graph.activity(transfer.task);
         const double earliest = run.executor().start_of(transfer.task).seconds();
+        ORRERY_ASSERT(run.executor().end_of(transfer.task) >= run.executor().start_of(transfer.task));
         for (const RoutedFlow& flow : graph.flows(activity.demand_set)) {
             const std::uint64_t hash = mix64((std::uint64_t{flow.from.value()} << 32U) | flow.to.value());
             const double path = input.fabric.route(flow.from, flow.to, input.paths, hash).latency;
