@@ -48,6 +48,7 @@ CampaignResult Campaign::run() {
         const CampaignTime behind = background_end();
         const CampaignTime event = next_event();
         const CampaignTime until = std::min({horizon_, end, behind, event});
+        ORRERY_ASSERT(until >= now_);  // time does not go back
         pass(until);
         if (end == until) {
             finish_step();
@@ -129,6 +130,7 @@ CampaignPlan plan_campaign(const FaultsSpec& spec, const JobShape& shape, JobMod
         iterations = std::max(iterations, std::ceil(plan.shortest.longest() / plan.iteration_s));
     }
     plan.interval_s = std::isinf(wanted) ? 1e10 : plan.iteration_s * iterations;
+    ORRERY_ASSERT(plan.iteration_s > 0 && plan.interval_s >= plan.iteration_s);
     return plan;
 }
 

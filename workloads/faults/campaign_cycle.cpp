@@ -20,11 +20,13 @@ bool Campaign::saves_are_free() const {
 
 void Campaign::save_for_free() {
     const std::int64_t begun = stored_.empty() ? 0 : stored_.back().work;
+    ORRERY_ASSERT(interval_ > 0 && work_ >= begun);
     const std::int64_t kept = (work_ - begun) / interval_ * interval_;
     if (kept == 0) {
         return;
     }
     const std::int64_t lost = work_ - begun - kept;
+    ORRERY_ASSERT(lost >= 0 && lost < interval_);
     Saved saved{begun + kept, tally_, now_};
     saved.tally[Cause::useful] -= lost;
     if (const std::int64_t pace = iteration(); pace > healthy_) {
@@ -119,6 +121,7 @@ void Campaign::commit(const Saved& saved, bool in_store) {
             priced_ = false;
         }
     } else {
+        ORRERY_ASSERT(stored_.empty() || stored_.back().taken <= saved.taken);
         stored_.push_back(saved);
         if (stored_.size() > static_cast<std::size_t>(spec_.checkpoint.storage.keep)) {
             stored_.pop_front();
@@ -154,6 +157,7 @@ void Campaign::train() {
     next_save_ = free_ ? goal_ : after(interval_);
     lost_places_.clear();
     ++out_.recoveries;
+    ORRERY_ASSERT(now_ >= recovery_start_);
     out_.recovering += now_ - recovery_start_;
     planned_ = false;
     priced_ = false;

@@ -76,6 +76,7 @@ void Campaign::acquire() {
         end_ = CampaignTime::never();
         return;
     }
+    ORRERY_ASSERT(used <= present && present <= plan_.shape.nodes);
     tell_sources();
     priced_ = false;
     begin(Step::joining, seconds);
@@ -84,6 +85,7 @@ void Campaign::acquire() {
 void Campaign::tell_sources() {
     const std::vector<std::uint32_t>& places = fleet_.places();
     seen_.resize(plan_.shape.nodes, Machines::kNone);
+    ORRERY_ASSERT(places.size() <= seen_.size());
     for (std::uint32_t place = 0; place < places.size(); ++place) {
         if (seen_[place] == places[place] || places[place] == Machines::kNone) {
             continue;
@@ -109,6 +111,7 @@ bool Campaign::go_back() {
     const Saved* best = stored_.empty() ? &start_ : &stored_.back();
     const bool from_memory = memory_ && memory_->work >= best->work;
     best = from_memory ? &*memory_ : best;
+    ORRERY_ASSERT(best->work <= work_ && best->taken <= now_);  // a checkpoint is of the past
     work_ = best->work;
     tally_.lose_since(best->tally);
     const CampaignTime taken = best->taken;
@@ -133,6 +136,7 @@ void Campaign::find_corruption(std::uint32_t id) {
         return;  // the job has gone back behind it already
     }
     const Corruption corruption = *found;
+    ORRERY_ASSERT(corruption.at <= now_);
     corruptions_.erase(found);
     std::erase_if(stored_, [&](const Saved& one) { return one.taken >= corruption.at; });
     std::erase_if(background_, [&](const Background& one) { return one.saved.taken >= corruption.at; });

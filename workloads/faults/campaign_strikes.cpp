@@ -38,12 +38,15 @@ void Campaign::take_event() {
             return;
         }
     }
+    ORRERY_ASSERT(!queue_.empty() && queue_.top().at == now_);
     const Event event = queue_.top();
     queue_.pop();
     switch (event.kind) {
         case Event::Kind::given:
+            ORRERY_ASSERT(event.what < plan_.given.size());
             return strike(plan_.given[event.what].fault);
         case Event::Kind::strike: {
+            ORRERY_ASSERT(event.source < sources_.size());
             Source& source = sources_[event.source];
             const ProcessSpec& spec = *source.spec;
             const double lasts = spec.lasts_s > 0 ? source.marks.exponential(spec.lasts_s) : 0;
@@ -91,6 +94,7 @@ void Campaign::strike(const Fault& fault) {
         save_for_free();
     }
     ++out_.faults;
+    ORRERY_ASSERT(static_cast<std::size_t>(fault.kind) < out_.by_kind.size());
     ++out_.by_kind[static_cast<std::size_t>(fault.kind)];
     if (keeps_timeline_) {
         out_.struck.push_back({now_, fault});

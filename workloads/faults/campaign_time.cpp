@@ -110,6 +110,7 @@ void Campaign::pass(CampaignTime until) {
     }
     for (Background& one : background_) {
         one.left -= store_progress(one.left, ns, one.to_store);
+        ORRERY_ASSERT(one.left >= 0);
     }
     now_ = until;
 }
@@ -118,6 +119,7 @@ Cause Campaign::book(std::int64_t ns) {
     if (step_ == Step::training) {
         const std::int64_t pace = iteration();
         const std::int64_t done = pace == 0 ? 0 : std::min(target() - work_, scaled_down(ns, healthy_, pace));
+        ORRERY_ASSERT(done >= 0 && done <= ns);  // at most what the healthy job does
         work_ += done;
         trained_ += ns;
         tally_[Cause::useful] += done;
@@ -151,6 +153,7 @@ Cause Campaign::book(std::int64_t ns) {
         default:
             break;
     }
+    ORRERY_ASSERT(left_ >= 0);
     tally_[cause] += ns;
     return cause;
 }

@@ -22,6 +22,7 @@ Machines::Machines(const FaultsSpec& spec, std::uint32_t nodes, std::vector<std:
             list->push_back(machine++);
         }
     }
+    ORRERY_ASSERT(machine == machines);  // each has one place, or is kept for one
     for (std::size_t process = 0; process < spec.processes.size(); ++process) {
         bad_.emplace_back(machines, false);
         if (spec.processes[process].bad_share <= 0) {
@@ -84,12 +85,14 @@ Machines::Repair Machines::repair(std::uint32_t machine, double now_s, CampaignR
         out.seconds += time(recovery_.manual.mean_s);
         ++counts.manual_repairs;
     }
+    ORRERY_ASSERT(out.seconds >= 0);
     out.works = last->fails <= 0 || random_.uniform() >= last->fails;
     counts.failed_repairs += out.works ? 0 : 1;
     return out;
 }
 
 void Machines::give_back(std::uint32_t machine, bool mended) {
+    ORRERY_ASSERT(place_of_[machine] == kNone);  // it was away
     for (std::vector<bool>& bad : bad_) {
         bad[machine] = bad[machine] && !mended;
     }
@@ -140,6 +143,7 @@ double Machines::fill(CampaignResult& counts) {
         }
         places_[place] = machine;
         place_of_[machine] = place;
+        ORRERY_ASSERT(places_[place] == machine && place_of_[machine] == place);
         ++counts.replaced;
     }
     top_up();
@@ -174,6 +178,7 @@ std::vector<std::uint32_t> Machines::present_of() const {
 
 std::vector<std::uint32_t> Machines::most_of() const {
     std::vector<std::uint32_t> out = present_of();
+    ORRERY_ASSERT(out.size() == kinds_.size());
     for (const std::vector<std::uint32_t>* list : {&standbys_, &pool_}) {
         for (const std::uint32_t machine : *list) {
             ++out[kind_of(machine)];

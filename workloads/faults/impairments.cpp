@@ -50,6 +50,7 @@ std::vector<Impairment> Impairments::of_job(const Machines& fleet, const JobShap
             const std::uint32_t per_node = one.fault.place.what == Place::What::gpu   ? shape.gpus_per_node
                                            : one.fault.place.what == Place::What::nic ? shape.nics_per_node
                                                                                       : 1;
+            ORRERY_ASSERT(place < shape.nodes && per_node > 0);
             impairment.place.index = place * per_node + one.fault.place.index % per_node;
         }
         out.push_back(impairment);

@@ -1,6 +1,7 @@
 #pragma once
 // Where the time of a campaign goes: every nanosecond is booked to exactly one cause.
 
+#include "sim/base/error.hpp"
 #include "workloads/faults/campaign_time.hpp"
 
 #include <array>
@@ -44,6 +45,7 @@ class Tally {
     /// Training since `then` is lost: all of it is booked to lost_work.
     void lose_since(const Tally& then) {
         for (std::size_t i = 0; i <= static_cast<std::size_t>(Cause::checkpoint_traffic); ++i) {
+            ORRERY_ASSERT(ns_[i] >= then.ns_[i]);  // nothing is booked twice
             (*this)[Cause::lost_work] += ns_[i] - then.ns_[i];
             ns_[i] = then.ns_[i];
         }

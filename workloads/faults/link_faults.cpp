@@ -69,6 +69,7 @@ void LinkFaults::begin(Dispatcher& dispatcher) {
 
 void LinkFaults::on_done(std::uint64_t token, Dispatcher& dispatcher) {
     const std::size_t index = token % faults_.size();
+    ORRERY_ASSERT(token < 2 * faults_.size());  // its begin, or its end
     active_[index] = token < faults_.size();
     if (const double lasts = faults_[index].fault.lasts_s; active_[index] && lasts > 0) {
         dispatcher.delay(SimTime::from_seconds(lasts), static_cast<std::uint32_t>(index), token + faults_.size(),
@@ -87,6 +88,7 @@ void LinkFaults::apply(std::size_t index, Dispatcher& dispatcher) const {
                 left = std::min(left, left_of(faults_[i].fault));
             }
         }
+        ORRERY_ASSERT(left >= 0 && left <= 1);
         dispatcher.resources().set_capacity(link, left * fabric_.capacity(link));
     }
 }

@@ -49,6 +49,7 @@ constexpr double kStudent95[] = {12.706, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469,
                                  2.0796, 2.0739, 2.0687, 2.0639, 2.0595, 2.0555, 2.0518, 2.0484, 2.0452, 2.0423};
 
 double student(std::size_t freedom, double level) {
+    ORRERY_ASSERT(freedom >= 1);
     const bool wide = level > 0.92;
     if (freedom <= 30) {
         return (wide ? kStudent95 : kStudent90)[freedom - 1];

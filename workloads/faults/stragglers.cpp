@@ -187,6 +187,7 @@ RoundsPlayed play_rounds(const StragglerSpec& stragglers, const CodingSpec& codi
             past.pop_back();
         }
     }
+    ORRERY_ASSERT(past.size() <= static_cast<std::size_t>(code->memory()) && sum.round_s > 0);
     const auto rounds = static_cast<double>(stragglers.rounds);
     return {sum.round_s / rounds, sum.late / rounds, sum.waited / rounds};
 }
