@@ -162,6 +162,7 @@ class Refinement {
 
     // Every message of a class is as the first of it.
     bool find_classes() {
+        ORRERY_ASSERT(first_.size() <= colours_.size());
         bool fine = true;
         const std::uint64_t most = stream_.size / 4;
         std::vector<std::uint32_t> classes(stream_.before ? stream_.size : 0);  // by message
@@ -220,6 +221,7 @@ class Refinement {
                 const auto port = std::find_if(ports.ports.begin(), ports.ports.end(), [&](const Port& one) {
                     return one.cell == cell_of_[link] && one.share == sent.route.share(i);
                 });
+                ORRERY_ASSERT(port != ports.ports.end() && place[link] < used);
                 ++*(of(link) + ports.first + (port - ports.ports.begin()));
             }
         });

@@ -87,6 +87,7 @@ double LoneMessages::by_packet(const Message& message, GpuId from, GpuId to, con
     pace = spec.nic.host_rate > 0 ? std::min(pace, spec.nic.host_rate) : pace;
     std::vector<ResourceId> links;
     std::copy_if(hops.resources().begin(), hops.resources().end(), std::back_inserter(links), between);
+    ORRERY_ASSERT(!links.empty() && packets.count >= 1 && packets.last <= packets.full && pace > 0);
     double gap = std::max(packets.full / pace, packets.full / fabric_.capacity(links.front()));  // between packets
     double first = 0;                         // until a full packet has left the hop
     double last = (packets.count - 1) * gap;  // until the last one has
@@ -119,6 +120,7 @@ double LoneMessages::by_packet(const Message& message, GpuId from, GpuId to, con
 std::vector<double> slowdowns(LoneMessages& alone, const Schedule& schedule, const std::vector<double>& starts,
                               const std::vector<double>& ends) {
     std::vector<double> out;
+    ORRERY_ASSERT(starts.size() == ends.size() && schedule.messages.size() == ends.size());
     for (std::size_t i = 0; i < ends.size(); ++i) {
         const Message& message = schedule.messages[i];
         out.push_back(slowdown_of(ends[i] - starts[i] - message.delay, alone.seconds(message)));

@@ -60,6 +60,7 @@ class ScheduleRun final : public MessageRun, public TaskSource {
         const Message& message = schedule_.messages[id];
         const bool added = token != id;
         if (!added) {
+            ORRERY_ASSERT(classes_[id].valid());  // it ends once
             resources_.release(classes_[id]);
             classes_[id] = ClassId();
         }
@@ -102,6 +103,7 @@ class ScheduleRun final : public MessageRun, public TaskSource {
 
     void start(std::uint32_t id) {
         const Message& message = schedule_.messages[id];
+        ORRERY_ASSERT(!classes_[id].valid());  // it starts once
         result_.starts[id] = dispatcher_.now().seconds();
         if (message.group != Message::kNoGroup) {
             start_reduction(id);
@@ -142,6 +144,7 @@ class ScheduleRun final : public MessageRun, public TaskSource {
     void release(const Message& message, const Wanted& wanted) {
         for (std::uint32_t k = 0; k < message.release_count; ++k) {
             const std::uint32_t next = schedule_.releases[message.first_release + k];
+            ORRERY_ASSERT(next < waiting_.size());
             if (wanted(schedule_.messages[next]) && --waiting_[next] == 0) {
                 start(next);
             }
@@ -267,6 +270,7 @@ MessageRunResult run_messages_on_simgrid(const Fabric& fabric, const Schedule& s
     }
     const SimgridResult done = run_simgrid(job);
     MessageRunResult result;
+    ORRERY_ASSERT(done.completions.size() == job.messages.size());
     result.completions = done.completions;
     result.wall_seconds = done.wall_seconds;
     result.messages = done.completions.size();
@@ -288,6 +292,7 @@ MessageRunResult run_messages_on_simgrid(const Fabric& fabric, const Schedule& s
             }
         }
         for (const std::uint32_t link : message.links) {
+            ORRERY_ASSERT(link < carried.size());
             carried[link] += static_cast<double>(message.bytes);
         }
     }

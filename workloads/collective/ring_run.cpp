@@ -57,6 +57,10 @@ class RingRun final : public MessageRun, public TaskSource {
         } else {
             take_each();
         }
+        ORRERY_ASSERT(std::accumulate(edges_.begin(), edges_.end(), std::uint64_t{0},
+                                      [](std::uint64_t sum, const Edge& edge) { return sum + edge.count; }) *
+                          rings_.steps ==
+                      total());
         for (auto i = static_cast<std::uint32_t>(edges_.size()); i-- > 0;) {
             edges_[i].sibling = edges_[edges_[i].before].follower;
             edges_[edges_[i].before].follower = i;
@@ -69,9 +73,11 @@ class RingRun final : public MessageRun, public TaskSource {
     void on_done(std::uint64_t token, Dispatcher&) override {
         last_ = dispatcher_.now();
         Edge& edge = edges_[token];
+        ORRERY_ASSERT(edge.sending == 1 && edge.sent < rings_.steps);
         edge.sending = 0;
         ++edge.sent;
         done_ += edge.count;
+        ORRERY_ASSERT(done_ <= total());
         if (done_ % kRingProgress < edge.count && options_.progress) {
             options_.progress(static_cast<double>(done_) / static_cast<double>(total()));
         }

@@ -65,11 +65,14 @@ class ShiftRun final : public MessageRun, public TaskSource {
             return;
         }
         last_ = dispatcher_.now();
+        ORRERY_ASSERT(done_ < total());
         const std::uint64_t before = done_;
         if (!classes_.empty()) {
+            ORRERY_ASSERT(token < held_.size());
             resources_.release(held_[token]);
             done_ += classes_[token].count;
         } else {
+            ORRERY_ASSERT(!arrived_[token]);
             arrived_[token] = true;
             ++done_;
         }

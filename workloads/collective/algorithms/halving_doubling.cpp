@@ -11,6 +11,7 @@ namespace {
 void add_halving_doubling(ScheduleBuilder& builder, CollectiveOp op, std::uint32_t n, double bytes) {
     const std::uint32_t whole = std::bit_floor(n);
     const std::uint32_t extra = n - whole;
+    ORRERY_ASSERT(extra < whole);
     const auto rounds = static_cast<std::uint32_t>(std::countr_zero(whole));
     const auto rank = [&](std::uint32_t i) { return i < extra ? 2 * i : i + extra; };
     const bool reduces = op != CollectiveOp::all_gather;

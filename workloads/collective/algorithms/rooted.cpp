@@ -34,6 +34,7 @@ void add_binomial(ScheduleBuilder& builder, const CollectiveSpec& spec, std::uin
             hops.push_back({i, i + distance, parts ? spec.bytes / n * behind : spec.bytes});
         }
     }
+    ORRERY_ASSERT(hops.size() + 1 == n);              // every rank but the root is reached once
     std::vector<std::uint32_t> last(n, kNoMessage);   // message that a rank's next one waits for
     std::vector<std::vector<std::uint32_t>> came(n);  // towards the root: all that must have come
     builder.set_reducing(spec.op == CollectiveOp::reduce);
