@@ -243,6 +243,7 @@ double governed_seconds(const DeviceSpec& device, double duty, double seconds, d
     for (int step = 0; step < 4; ++step) {
         slow -= (slow - demand / (slow * slow)) / 3;
     }
+    ORRERY_ASSERT(slow >= 1);  // the cube root of more than 1
     const double known = device.power_delay.value > 0 ? 1 / (1 + seconds / device.power_delay.value) : 1;
     // The clock of the memory stays: what it bounds does not slow down.
     const double memory = bytes / (device.memory_bandwidth.value * device.memory_efficiency.value);
@@ -284,8 +285,10 @@ Cost Calibrated::cost_of_skewed(const FusedExperts& experts) const {
     like.tokens = std::max(like.tokens, experts.experts / experts.topk);
     const Entry& even_entry = entries_[static_cast<std::size_t>(KernelKind::experts)][static_cast<std::size_t>(format)];
     const Entry& law = entries_[static_cast<std::size_t>(KernelKind::experts_skewed)][static_cast<std::size_t>(format)];
+    ORRERY_ASSERT(even_entry.fit && law.fit);  // a law is over the even rows of its format
     const double evenly = even_entry.fit->get().seconds(*kernel_point(like), even_entry.rates);
     like.skewed = true;
+    ORRERY_ASSERT(evenly > 0);
     const double ratio = law.fit->get().seconds(*kernel_point(like), law.rates) / evenly;
     cost.seconds = cost.seconds * (1 + (ratio - 1) * std::min(1.0, choices));
     return cost;
@@ -354,6 +357,7 @@ Cost Calibrated::cost(const Operation& operation) const {
         seconds *= std::max(1.0, streaming->kernels);
     }
     Cost cost;
+    ORRERY_ASSERT(seconds >= 0);
     cost.seconds = Seconds(seconds);
     cost.spread = estimate.spread;
     cost.systematic = std::sqrt(fit.systematic * fit.systematic + kBetweenCollections * kBetweenCollections);

@@ -154,6 +154,7 @@ double CollectivePiece::seconds(double bytes) const {
 double CollectiveCurve::seconds(double bytes) const {
     const auto after = std::upper_bound(pieces.begin(), pieces.end(), bytes,
                                         [](double size, const CollectivePiece& piece) { return size < piece.from; });
+    ORRERY_ASSERT(after != pieces.begin());  // the first is from 0 bytes on
     return std::prev(after)->seconds(bytes);
 }
 
@@ -186,6 +187,7 @@ double CollectiveFit::seconds(std::string_view library, CollectiveOp op, double 
         // Ranks of tables are powers of two, so steps of equal ratio are what lies between them.
         const double low = below->ranks;
         const double share = (ranks - low) / (above->ranks - low);
+        ORRERY_ASSERT(above->library == below->library && above->op == below->op);
         factor += share * (ratio(*above) - factor);
     }
     return factor * prior(op, ranks, bytes, link_bandwidth);

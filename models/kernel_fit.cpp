@@ -125,6 +125,7 @@ double KernelFit::rounded(const KernelPoint& point) const {
 }
 
 double KernelFit::prior_seconds(const KernelPoint& point, const KernelRates& rates) const {
+    ORRERY_ASSERT(rates.flops > 0 && rates.bandwidth > 0);
     const double grown = rounded(point) / point.sizes[0];
     const double rate = rates.flops * compute_efficiency;
     const bool tiled = prior == Prior::waves && point.rows > 0;
@@ -176,6 +177,7 @@ double KernelFit::residual(const KernelPoint& point, const KernelRates& rates, c
     }
     double sum = 0;
     for (std::size_t c = 0; c < corners; ++c) {
+        ORRERY_ASSERT(node[c] < values.size());
         sum += weight[c] * values[node[c]];
     }
     if (point.rows > 0 || is_experts(kind)) {
@@ -206,6 +208,7 @@ KernelFit::Estimate KernelFit::estimate(const KernelPoint& point, const KernelRa
     const double least = std::max(point.flops / (rates.flops * ceiling), (point.bytes - rates.cache) / rates.bandwidth);
     // An octave outside costs what held-back larger shapes showed; further out it grows in proportion.
     const double wider = where.outside > 0 ? std::max(kLeastGrowth, spread_larger - spread) * where.outside : 0;
+    ORRERY_ASSERT(prior_time > 0 && time > 0);
     return {std::max(time, least), spread + wider};
 }
 

@@ -20,6 +20,7 @@ constexpr double kExponent = 2.54;
 // stays touches the law, power follows that line: the voltage is as low as it gets.
 double power_at(double clock, double all, double stays) {
     const double fixed = std::max(stays, kFixed * all);
+    ORRERY_ASSERT(all > fixed);
     const double lowest = pow_pinned((fixed - stays) / ((kExponent - 1) * (all - fixed)), 1 / kExponent);
     const auto law = [&](double c) { return fixed + (all - fixed) * pow_pinned(c, kExponent); };
     return clock >= lowest ? law(clock) : stays + (law(lowest) - stays) * clock / lowest;

@@ -103,6 +103,7 @@ class BlockLikelihood {
         const double mean = of_ones.dot(target_) / of_ones.sum();
         Misfit out;
         out.rows = static_cast<double>(count_);
+        ORRERY_ASSERT(next == squares_.size());
         out.squares = target_.dot(of_target) - mean * of_ones.dot(target_);
         for (Eigen::Index i = 0; i < count_; ++i) {
             out.determinant += log_pinned(c(i, i));
@@ -223,6 +224,7 @@ void Kriging::solve_all() {
     mean_ = of_ones.dot(target) / of_ones.sum();
     const Eigen::VectorXd solved = factor.solve(Eigen::VectorXd(target.array() - mean_));
     weights_.assign(solved.data(), solved.data() + n);
+    ORRERY_ASSERT(weights_.size() == rows_.size());
 }
 
 double Kriging::at(const Place& place) const {
@@ -242,6 +244,7 @@ double Kriging::at_by_nearest(const Place& place) const {
     for (std::size_t i = 0; i < rows_.size(); ++i) {
         near.emplace_back(squares(place, rows_[i].at), i);
     }
+    ORRERY_ASSERT(near.size() >= kNearest);
     std::nth_element(near.begin(), near.begin() + kNearest, near.end());
     std::sort(near.begin(), near.begin() + kNearest);
     constexpr auto n = static_cast<Eigen::Index>(kNearest);

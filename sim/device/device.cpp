@@ -54,6 +54,7 @@ DeviceActivity Device::kernel(const Operation& operation, const Cost& cost, doub
         activity.demands.push_back({memory_, bytes});
     }
     activity.bound = std::min(1.0, partition / share);
+    ORRERY_ASSERT(activity.bound > 0);
     return activity;
 }
 

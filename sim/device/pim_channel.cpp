@@ -29,6 +29,7 @@ PimTiming timing_of(const PimSpec& pim) {
 
 double tile_cycles(const PimTiming& t, double tiles, double commands, double sums, double inputs) {
     const auto c = [](std::int64_t cycles) { return static_cast<double>(cycles); };
+    ORRERY_ASSERT(t.windows >= 1 && tiles > 0 && commands > 0);
     const double opening = c(t.window) * c(t.windows - 1);
     const double open = opening + c(t.activate) + (commands - 1) * c(t.column) + sums * c(t.result) + c(t.to_precharge);
     const double tile = std::max({open, c(t.row_active), 0.0}) + c(t.precharge);
@@ -69,6 +70,7 @@ double product_cycles(const PimSpec& pim, double m, double n, double k, double e
     const double row = std::floor(pim.row.value / element_bytes);           // elements
     const double access = std::max(1.0, pim.access.value / element_bytes);  // elements
     const double outputs = std::ceil(n / static_cast<double>(pim.channels * pim.banks));
+    ORRERY_ASSERT(row >= 1 && outputs >= 1);
     const double parts = std::ceil(k / row);
     if (parts <= 1) {
         const double held = std::max(1.0, std::floor(row / k));

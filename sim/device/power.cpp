@@ -84,6 +84,7 @@ double power_of(const DeviceSpec& spec, const Cost& cost) {
     if (has_power_law(spec)) {
         return energy_by_law(spec, {seconds, seconds, cost.flops, cost.bytes}, 1, 1) / seconds;
     }
+    ORRERY_ASSERT(levels.full_rate > 0);
     const double matrix = levels.matrix - levels.idle;
     const double memory = levels.streaming - levels.idle;
     const double compute = std::min(1.0, cost.flops / seconds / levels.full_rate);
@@ -125,6 +126,7 @@ Bounded energy_of(const DeviceSpec& spec, const DeviceWork& work, double clock) 
     if (clock > 1) {
         std::swap(out.low, out.high);
     }
+    ORRERY_ASSERT(out.low <= out.value * (1 + 1e-9) && out.value <= out.high * (1 + 1e-9));
     return out;
 }
 

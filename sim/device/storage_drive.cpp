@@ -61,6 +61,7 @@ double attention_in_drive(const DriveSpec& drive, const DriveAttention& work) {
     const double read = pages_read(drive, work);
     const double vectors = key_heads(drive, work) * work.head_dim * work.element;  // of a token
     const double sent = (work.group + 2) * vectors;
+    ORRERY_ASSERT(drive.drives > 0 && drive.read_rate() > 0);
     const double flash = drive.page_read.value + read / drive.read_rate();
     const double filter =
         drive.filter.value > 0 ? read / (static_cast<double>(drive.channels) * drive.filter.value) : 0;

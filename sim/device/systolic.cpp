@@ -84,6 +84,7 @@ double systolic_cycles(const SystolicArrays& arrays, double m, double n, double 
             }
         }
     }
+    ORRERY_ASSERT(best > 0 && best < 1e300);
     return best;
 }
 

@@ -33,6 +33,7 @@ bool TierCache::drop(std::uint32_t item) {
     const bool is_idle = --items_[item].users == 0;
     if (is_idle) {
         items_[item].since = ++drops_;
+        ORRERY_ASSERT(pinned_ > 0);
         --pinned_;
         append(item, 0);
     }
@@ -80,6 +81,7 @@ void TierCache::move_down(std::uint32_t item) {
         free_.push_back(item);
         return;
     }
+    ORRERY_ASSERT(tiers_[tier].room > 0);
     ++tiers_[tier].moved;
     append(item, tier);
     if (tiers_[tier].count > tiers_[tier].room) {
@@ -120,6 +122,7 @@ void TierCache::append(std::uint32_t item, std::size_t number) {
 void TierCache::unlink(std::uint32_t item) {
     const Item& it = items_[item];
     Tier& tier = tiers_[it.tier];
+    ORRERY_ASSERT(tier.count > 0);
     --tier.count;
     if (eviction_ == Eviction::lfu) {
         tier.ranks.erase(rank(item));
