@@ -336,16 +336,22 @@ class Importing {
 
 }  // namespace
 
+// Numbers of a version, with 0 for what is none.
+static std::vector<int> version_numbers(std::string_view version) {
+    std::vector<int> out;
+    for (const std::string_view part : split(version, '.')) {
+        double number = 0;
+        out.push_back(parse_number(part, number) ? static_cast<int>(std::min(number, 1e6)) : 0);
+    }
+    return out;
+}
+
+bool version_before(const std::string& version, const std::vector<int>& than) {
+    return !version.empty() && version_numbers(version) < than;
+}
+
 std::string engine_preset(const std::string& family, const std::string& version, const std::string& otherwise,
                           const DataDirectory& data) {
-    const auto numbers = [](std::string_view text) {
-        std::vector<int> out;
-        for (const std::string_view part : split(text, '.')) {
-            double number = 0;
-            out.push_back(parse_number(part, number) ? static_cast<int>(std::min(number, 1e6)) : 0);
-        }
-        return out;
-    };
     if (version.empty()) {
         return otherwise;
     }
@@ -358,8 +364,8 @@ std::string engine_preset(const std::string& family, const std::string& version,
             std::isdigit(static_cast<unsigned char>(name[family.size() + 1])) == 0) {
             continue;
         }
-        const std::vector<int> own = numbers(std::string_view(name).substr(family.size() + 1));
-        if (own <= numbers(version) && (best.empty() || own > best_version)) {
+        const std::vector<int> own = version_numbers(std::string_view(name).substr(family.size() + 1));
+        if (own <= version_numbers(version) && (best.empty() || own > best_version)) {
             best = name;
             best_version = own;
         }

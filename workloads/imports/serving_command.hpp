@@ -97,6 +97,9 @@ void set_engine(const std::vector<GivenFlags*>& servers, const ServedModel& mode
 [[nodiscard]] std::string engine_preset(const std::string& family, const std::string& version,
                                         const std::string& otherwise, const DataDirectory& data);
 
+/// Whether a version is known and before this one: ("0.4.6", {0, 4, 8}).
+[[nodiscard]] bool version_before(const std::string& version, const std::vector<int>& than);
+
 /// Throws ConfigError for a text without a command of this engine, and InfeasibleError where no node that may be taken runs it.
 [[nodiscard]] Imported read_serving_commands(const ImportInput& input, const ServingEngine& engine);
 

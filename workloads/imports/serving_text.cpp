@@ -260,15 +260,15 @@ ServingProgram* ServingText::chosen_client(ServingProgram& server) {
 }
 
 std::string ServingText::version_of(const ServingProgram& server) const {
-    const std::string requirement =
-        fmt::format("{}==", engine_.table)
-            .replace(0, std::string(engine_.table).size(),
-                     std::string(engine_.table).substr(0, std::string(engine_.table).find('-')));
+    const std::string family = std::string(engine_.table).substr(0, std::string(engine_.table).find('-'));
     std::string out;
     const auto look = [&](const std::vector<CommandWord>& words, bool image) {
         for (const CommandWord& word : words) {
-            std::size_t at = word.text.find(requirement);
-            at = at == std::string::npos ? at : at + requirement.size();
+            // sglang[all]==0.4.6, and TensorRT-LLM by its package's name
+            std::size_t at = word.text.find("==");
+            std::string package = lower_case(word.text.substr(0, std::min(at, word.text.find('['))));
+            package = package == "tensorrt_llm" || package == "tensorrt-llm" ? "trtllm" : package;
+            at = at == std::string::npos || package != family ? std::string::npos : at + 2;
             if (image && at == std::string::npos && word.text.find('/') != std::string::npos) {
                 const std::size_t colon = word.text.rfind(':');
                 at = colon == std::string::npos ? colon : colon + 1 + (word.text.substr(colon + 1, 1) == "v" ? 1 : 0);

@@ -1,6 +1,6 @@
 // The command lines of SGLang (sglang/srt/server_args.py) and of its load generator (sglang/bench_serving.py) as a serving scenario.
 //
-// Claims: what workloads/data/flags/sglang-serve.csv says of each flag, of versions 0.4 to 0.5, with SGLang's own defaults by memory
+// Claims: what workloads/data/flags/sglang-serve.csv says of each flag, of versions 0.3 to 0.5, with SGLang's own defaults by memory
 // (server_args.py). Prompts go before decodes unless they are mixed. Attention with data parallelism shares out the tensor-parallel
 // ranks; without it data parallelism is replicas behind a router.
 
@@ -43,9 +43,13 @@ ServingRanks sglang_ranks(GivenFlags& flags, const ServedModel& model) {
     return out;
 }
 
-// By memory of a device (server_args.py): tokens of a piece of a prompt, and decodes of the largest graph.
-std::int64_t usual_piece(double gib) {
-    return gib < 35 ? 2048 : gib < 60 ? 4096 : gib < 160 ? 8192 : 16384;
+// By memory of a device (server_args.py): tokens of a piece of a prompt.
+std::int64_t usual_piece(double gib, bool old) {
+    return old         ? gib < 24.4 ? 2048 : 8192  // 25,000 MiB
+           : gib < 35  ? 2048
+           : gib < 60  ? 4096
+           : gib < 160 ? 8192
+                       : 16384;
 }
 
 ServingChoices choose_sglang(ServingLine& line) {
@@ -54,7 +58,9 @@ ServingChoices choose_sglang(ServingLine& line) {
     out.ranks = sglang_ranks(flags, line.model);
     out.software = engine_preset("sglang", line.version, "sglang-0.5", line.data);
     const double gib = line.node.memory / 1073741824.0;
-    const std::int64_t piece = usual_piece(gib);
+    // Versions before 0.4.8 have shares of memory by ranks, and before 0.4 a host that plans after each iteration.
+    const bool old = version_before(line.version, {0, 4, 8});
+    const std::int64_t piece = usual_piece(gib, old);
     const std::string chunk = flags.text("chunk");
     const std::int64_t whole_prompts = flags.whole("token_budget", 1 << 20).value_or(16384);
     const auto given = chunk == "-1" ? std::nullopt : flags.whole("chunk", 1 << 20);
@@ -66,10 +72,12 @@ ServingChoices choose_sglang(ServingLine& line) {
     const auto sequences = flags.whole("sequences", 1 << 20);
     out.max_sequences = sequences ? std::max<std::int64_t>(1, *sequences / out.ranks.groups) : 2048;
     note_batches(line, given || chunk == "-1" ? 0 : out.token_budget, sequences ? 0 : out.max_sequences);
-    const std::int64_t graphs = out.ranks.tensor * out.ranks.groups < 4 ? 256 : 512;
-    out.graph_sequences = flags.whole("graph_sequences", 1 << 20).value_or(0);
+    const std::int64_t ranks = out.ranks.tensor * out.ranks.groups;
+    const std::int64_t graphs = ranks < 4 ? 256 : 512;
+    const std::int64_t old_graphs = gib < 24.4 ? 8 : ranks < 4 ? 80 : 160;
+    out.graph_sequences = flags.whole("graph_sequences", 1 << 20).value_or(old ? old_graphs : 0);
     out.eager = flags.on("eager");
-    out.serial_host = flags.on("serial_host");
+    out.serial_host = flags.on("serial_host") || version_before(line.version, {0, 4});
     out.prefix_cache = !flags.on("no_prefix");
     const std::string drafts = flags.text("speculation");
     const std::int64_t steps = flags.whole("draft_steps", 64, true).value_or(0);
@@ -80,9 +88,15 @@ ServingChoices choose_sglang(ServingLine& line) {
     // server_args.py: what activations, graphs and communicators take stays free.
     const double kept =
         std::max(10.0, static_cast<double>(piece) * 1.5 / 1024 + static_cast<double>(graphs) * 2 / 1024 +
-                           static_cast<double>(out.ranks.tensor * out.ranks.groups * out.ranks.pipeline) / 8);
+                           static_cast<double>(ranks * out.ranks.pipeline) / 8);
+    const bool before_04 = version_before(line.version, {0, 4});
+    const double old_share = ranks >= 16  ? 0.79
+                             : ranks >= 8 ? (before_04 ? 0.83 : 0.81)
+                             : ranks >= 4 ? 0.85
+                             : ranks >= 2 ? 0.87
+                                          : 0.88;
     const auto memory = flags.number("memory");
-    out.memory = std::clamp(memory.value_or(gib > 0 ? 1 - kept / gib : 0.88), 0.05, 1.0);
+    out.memory = std::clamp(memory.value_or(old ? old_share : gib > 0 ? 1 - kept / gib : 0.88), 0.05, 1.0);
     if (!memory) {
         line.notes.assumed(fmt::format("{:.2f} of the memory for weights and cache, SGLang's default on {}", out.memory,
                                        line.node.device));

@@ -40,9 +40,11 @@ ServingChoices choose_trtllm(ServingLine& line) {
     if (!line.offline && !flags.given("engine.max_context")) {
         line.notes.assumed("requests as long as the cache has room for (--max_seq_len)");
     }
-    const bool graphs_off = flags.text("graphs") == "null" || flags.off("graphs");
+    // Before 0.20 the PyTorch backend has graphs and overlaps the host where it is told so.
+    const bool old = version_before(line.version, {0, 20});
+    const bool graphs_off = flags.text("graphs") == "null" || flags.off("graphs") || (old && !flags.on("graphs"));
     out.eager = graphs_off;
-    out.serial_host = flags.on("serial_host");
+    out.serial_host = flags.on("serial_host") || (old ? !flags.on("overlap_host") : flags.off("overlap_host"));
     out.graph_sequences = flags.whole("graph_sequences", 1 << 20, true).value_or(0);
     out.prefix_cache = !flags.off("prefix") && !(line.offline && !flags.on("prefix"));
     out.draft_tokens = flags.whole("draft_tokens", 64, true).value_or(0);

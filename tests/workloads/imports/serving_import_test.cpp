@@ -241,7 +241,19 @@ TEST_CASE("command lines of serving engines become scenarios that run") {
          "python -m sglang.launch_server --model-path deepseek-ai/DeepSeek-V3 --tp 8 --speculative-algorithm EAGLE "
          "--speculative-num-steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 4",
          {"speculation: {tokens: 3}"}},
+        {"sglang-args",
+         "pip install \"sglang[all]==0.4.6.post1\"\npython -m sglang.launch_server --model-path Qwen/Qwen3-8B --tp 8",
+         {"memory: 0.81", "graph_sequences: 160"}},
+        {"sglang-args",
+         "docker run --gpus all lmsysorg/sglang:v0.3.6-cu124 python3 -m sglang.launch_server --model-path "
+         "Qwen/Qwen3-8B",
+         {"memory: 0.88", "overlap: false", "graph_sequences: 80"}},
         // TensorRT-LLM.
+        {"trtllm-args",
+         "cat >x.yml <<EOF\npytorch_backend_config:\n  use_cuda_graph: true\nEOF\npip install tensorrt_llm==0.18.2\n"
+         "trtllm-serve Qwen/Qwen3-8B --backend pytorch --extra_llm_api_options x.yml",
+         {"overlap: false"}},
+        {"trtllm-args", "pip install tensorrt_llm==0.19.0\ntrtllm-serve Qwen/Qwen3-8B", {"graph_sequences: 0"}},
         {"trtllm-args",
          "trtllm-serve nvidia/Llama-3.1-8B-Instruct-FP8 --tp_size 2 --max_batch_size 64 --max_num_tokens 4096",
          {"tensor: 2", "kind: in-flight, token_budget: 4096, max_sequences: 64", "of_free: true",
