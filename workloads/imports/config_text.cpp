@@ -1,5 +1,7 @@
 #include "workloads/imports/config_text.hpp"
 
+#include "workloads/imports/shell_script.hpp"
+
 #include "sim/base/error.hpp"
 #include "sim/base/text.hpp"
 #include "sim/config/units.hpp"
@@ -8,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
 namespace orrery::imports {
 
@@ -121,6 +124,62 @@ void ConfigText::count(ImportNotes& notes, const std::vector<FlagGroup>& groups)
     }
     notes.read("keys", used_.size());
     name_left_out(notes, groups, left);
+}
+
+// Gives what an override has made its place in the text.
+static void place(YamlNode& node, const Mark& mark) {
+    node.mark = mark;
+    for (YamlNode& item : node.items) {
+        place(item, mark);
+    }
+    for (YamlNode::Entry& entry : node.entries) {
+        entry.key_mark = mark;
+        place(entry.value, mark);
+    }
+}
+
+static void place_override(YamlNode& root, const std::string& key, const Mark& mark) {
+    YamlNode* node = &root;
+    for (const std::string_view part : split(std::string_view(key), '.')) {
+        const auto entry = std::find_if(node->entries.begin(), node->entries.end(),
+                                        [&](const YamlNode::Entry& one) { return one.key == part; });
+        if (entry == node->entries.end()) {
+            return;
+        }
+        entry->key_mark = mark;
+        entry->value.mark = mark;
+        node = &entry->value;
+    }
+    place(*node, mark);
+}
+
+std::optional<YamlNode> read_overrides(const std::string& text, const std::string& name) {
+    YamlNode root;
+    root.kind = YamlNode::Kind::map;
+    root.mark = {std::make_shared<const std::string>(name), 1, 1};
+    bool any = false;
+    for (const CommandCall& command : read_shell(text, name).commands) {
+        for (const CommandWord& word : command.words) {
+            const std::size_t start = std::min(word.text.find_first_not_of('+'), word.text.size());
+            const std::size_t equals = word.text.find('=');
+            const std::string key = word.text.substr(start, equals == std::string::npos ? 0 : equals - start);
+            const bool plain =
+                key.find('.') != std::string::npos &&
+                key.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.") ==
+                    std::string::npos;
+            if (plain && word.unset.empty()) {
+                try {
+                    apply_override(root, word.text.substr(start));
+                } catch (const ConfigError& error) {
+                    throw ConfigError({diagnostic_at(name, text, word.at, error.diagnostics().front().text)});
+                }
+                const Diagnostic at = diagnostic_at(name, text, word.at, "");
+                place_override(root, key, Mark{root.mark.file, at.line, at.column});
+                any = true;
+            }
+        }
+    }
+    return any ? std::optional(std::move(root)) : std::nullopt;
 }
 
 }  // namespace orrery::imports

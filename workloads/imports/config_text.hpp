@@ -45,4 +45,7 @@ class ConfigText {
     std::set<std::string> used_;
 };
 
+/// The overrides of a command line of Hydra, as in "python main.py model.layers=2 +data.size=4", as a map; none where it has none.
+[[nodiscard]] std::optional<YamlNode> read_overrides(const std::string& text, const std::string& name);
+
 }  // namespace orrery::imports

@@ -4,8 +4,8 @@
 // Sources: NVIDIA/NeMo 1.x, examples/nlp/language_modeling/conf/megatron_gpt_config.yaml; NVIDIA-NeMo/Megatron-Bridge,
 // src/megatron/bridge/training/config.py (ConfigContainer as it is written out).
 
+#include "workloads/imports/config_text.hpp"
 #include "workloads/imports/megatron_flags.hpp"
-#include "workloads/imports/shell_script.hpp"
 
 #include "sim/base/error.hpp"
 #include "sim/config/yaml_tree.hpp"
@@ -371,30 +371,7 @@ std::optional<YamlNode> overrides_of(const std::string& text, const std::string&
         text.rfind("model:", 0) == 0) {
         return std::nullopt;
     }
-    YamlNode root;
-    root.kind = YamlNode::Kind::map;
-    root.mark = {std::make_shared<const std::string>(name), 1, 1};
-    bool any = false;
-    for (const CommandCall& command : read_shell(text, name).commands) {
-        for (const CommandWord& word : command.words) {
-            const std::size_t start = std::min(word.text.find_first_not_of('+'), word.text.size());
-            const std::size_t equals = word.text.find('=');
-            const std::string key = word.text.substr(start, equals == std::string::npos ? 0 : equals - start);
-            const bool plain =
-                key.find('.') != std::string::npos &&
-                key.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.") ==
-                    std::string::npos;
-            if (plain && word.unset.empty()) {
-                try {
-                    apply_override(root, word.text.substr(start));
-                } catch (const ConfigError& error) {
-                    throw ConfigError({diagnostic_at(name, text, word.at, error.diagnostics().front().text)});
-                }
-                any = true;
-            }
-        }
-    }
-    return any ? std::optional(std::move(root)) : std::nullopt;
+    return read_overrides(text, name);
 }
 
 Imported read_nemo(const ImportInput& input) {

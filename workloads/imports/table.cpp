@@ -31,6 +31,7 @@ extern const Importer kTorchtitanImporter;
 extern const Importer kDeepSpeedImporter;
 extern const Importer kNemoImporter;
 extern const Importer kAutomodelImporter;
+extern const Importer kRlImporter;
 extern const Importer kVllmImporter;
 extern const Importer kSglangImporter;
 extern const Importer kTensorRtLlmImporter;
@@ -45,12 +46,12 @@ extern const Importer kNcclTopologyImporter;
 
 const std::vector<const Importer*>& importer_table() {
     static const std::vector<const Importer*> kTable = {
-        &kPyTorchImporter,      &kNsysImporter,        &kChakraImporter,       &kGoalImporter,
-        &kAicbImporter,         &kOtlpImporter,        &kMegatronImporter,     &kVllmImporter,
-        &kSglangImporter,       &kTensorRtLlmImporter, &kHuggingFaceImporter,  &kGraphCsvImporter,
-        &kGraphMlImporter,      &kInfraGraphImporter,  &kHtsimImporter,        &kRequestsImporter,
-        &kTorchtitanImporter,   &kDeepSpeedImporter,   &kNemoImporter,         &kAutomodelImporter,
-        &kAstraNetworkImporter, &kNvidiaTopoImporter,  &kNcclTopologyImporter,
+        &kPyTorchImporter,    &kNsysImporter,         &kChakraImporter,      &kGoalImporter,
+        &kAicbImporter,       &kOtlpImporter,         &kMegatronImporter,    &kVllmImporter,
+        &kSglangImporter,     &kTensorRtLlmImporter,  &kHuggingFaceImporter, &kGraphCsvImporter,
+        &kGraphMlImporter,    &kInfraGraphImporter,   &kHtsimImporter,       &kRequestsImporter,
+        &kTorchtitanImporter, &kDeepSpeedImporter,    &kNemoImporter,        &kAutomodelImporter,
+        &kRlImporter,         &kAstraNetworkImporter, &kNvidiaTopoImporter,  &kNcclTopologyImporter,
     };
     return kTable;
 }

@@ -301,3 +301,43 @@ optimizer: {_target_: torch.optim.AdamW, lr: 1.0e-5}
     CHECK(problem_of("automodel", recipe, {{"gpus", "3"}})
               .find("config:10:3: error: tensor 2 x context 1 x pipeline 1 does not divide 3 GPUs") == 0);
 }
+
+TEST_CASE("overrides of verl and NeMo-RL become steps of reinforcement learning") {
+    const auto read = [](const std::string& text) {
+        return import_file("rl-config", ImportInput::of_bytes("run.sh", text)).text;
+    };
+    const auto says = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
+    const std::string verl =
+        "N=2\npython3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_batch_size=64 \\\n"
+        "  data.max_prompt_length=512 data.max_response_length=1024 \\\n"
+        "  actor_rollout_ref.model.path=Qwen/Qwen3-8B actor_rollout_ref.actor.ppo_mini_batch_size=32 \\\n"
+        "  actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2 actor_rollout_ref.actor.use_kl_loss=True \\\n"
+        "  actor_rollout_ref.rollout.tensor_model_parallel_size=2 actor_rollout_ref.rollout.n=4 \\\n"
+        "  trainer.n_gpus_per_node=8 trainer.nnodes=$N $@";
+    const std::string text = read(verl);
+    for (const char* part :
+         {"kind: rl", "cluster: {nodes: 2", "algorithm: grpo", "prompts: 64, samples: 4", "replicas: 8, tensor: 2",
+          "most: 1024", "role: reference", "data: 16, micro_batch: 2, global_batch: 128", "zero: 3"}) {
+        CHECK_MESSAGE(says(text, part), std::string(part) << "\n" << text);
+    }
+    CHECK(says(read(verl + " algorithm.adv_estimator=gae"), "role: critic"));
+    CHECK(says(read(verl + " actor_rollout_ref.actor.ulysses_sequence_parallel_size=4"),
+               "context: 4, context_exchange: all-to-all, data: 4"));
+    const std::string nemo = read(
+        "policy:\n  model_name: Qwen/Qwen3-8B\n  train_global_batch_size: 128\n  max_total_sequence_length: 2048\n"
+        "  megatron_cfg: {enabled: true, tensor_model_parallel_size: 2, pipeline_model_parallel_size: 2}\n"
+        "grpo: {num_prompts_per_step: 16, num_generations_per_prompt: 8}\ncluster: {num_nodes: 1, gpus_per_node: 8}\n");
+    for (const char* part : {"prompts: 16, samples: 8", "tensor: 2, pipeline: 2, data: 2", "sequence: 2048"}) {
+        CHECK_MESSAGE(says(nemo, part), std::string(part) << "\n" << nemo);
+    }
+    const auto problem = [&](const std::string& given) { return problems_when([&] { (void)read(given); }); };
+    CHECK(problem("a: 1\n").find("expected 'actor_rollout_ref.model.path' of verl") != std::string::npos);
+    CHECK(problem("").find("run.sh:1:1: error: the file is empty") != std::string::npos);
+    CHECK(problem("policy:\n  model_name: \"a: b\"\n").find("run.sh:2:3: error: 'a: b' is no name") !=
+          std::string::npos);
+    CHECK(problem("python main_ppo.py actor_rollout_ref.model.path=q trainer.nnodes=two")
+              .find("run.sh:1:51: error: expected 'trainer.nnodes' to be a whole number") != std::string::npos);
+    CHECK(problem("python main_ppo.py actor_rollout_ref.model.path=q "
+                  "actor_rollout_ref.rollout.tensor_model_parallel_size=3")
+              .find("3 ranks of generation do not divide 8 GPUs") != std::string::npos);
+}
