@@ -32,17 +32,20 @@ const std::vector<FlagGroup>& rl_groups() {
          "global_profiler. custom_reward_function. env. defaults hydra. "
          "grpo.max_num_steps grpo.max_num_epochs grpo.val_ grpo.seed grpo.val_period grpo.val_batch_size "
          "grpo.max_val_samples grpo.val_at_start grpo.max_rollout_turns"},
-        {true, "data", "data.train_files data.val_files data.shuffle data.filter_overlong_prompts data.truncation "
-                       "data.prompt_key data.reward_fn_key data.image_key data.return_raw_chat data.val_batch_size "
-                       "data.trust_remote_code data.tokenizer data.dataset_name data.train. data.validation. "
-                       "data.default. data.num_workers data.prompt_file data.system_prompt_file policy.tokenizer."},
+        {true, "data",
+         "data.train_files data.val_files data.shuffle data.filter_overlong_prompts data.truncation "
+         "data.prompt_key data.reward_fn_key data.image_key data.return_raw_chat data.val_batch_size "
+         "data.trust_remote_code data.tokenizer data.dataset_name data.train. data.validation. "
+         "data.default. data.num_workers data.prompt_file data.system_prompt_file policy.tokenizer."},
         {true, "constants of the optimizer and of the loss",
          "actor_rollout_ref.actor.optim. actor_rollout_ref.actor.kl_loss_coef actor_rollout_ref.actor.kl_loss_type "
          "actor_rollout_ref.actor.entropy_coeff actor_rollout_ref.actor.clip_ratio "
          "actor_rollout_ref.actor.clip_ratio_low actor_rollout_ref.actor.clip_ratio_high "
          "actor_rollout_ref.actor.clip_ratio_c actor_rollout_ref.actor.grad_clip "
-         "actor_rollout_ref.actor.loss_agg_mode actor_rollout_ref.actor.policy_loss. critic.optim. critic.cliprange_value "
-         "algorithm.use_kl_in_reward algorithm.kl_ctrl. algorithm.gamma algorithm.lam algorithm.norm_adv_by_std_in_grpo "
+         "actor_rollout_ref.actor.loss_agg_mode actor_rollout_ref.actor.policy_loss. critic.optim. "
+         "critic.cliprange_value "
+         "algorithm.use_kl_in_reward algorithm.kl_ctrl. algorithm.gamma algorithm.lam "
+         "algorithm.norm_adv_by_std_in_grpo "
          "algorithm.filter_groups. algorithm.rollout_is. policy.optimizer. policy.scheduler. policy.max_grad_norm "
          "loss_fn. grpo.normalize_rewards grpo.use_leave_one_out_baseline grpo.overlong_filtering"},
         {true, "how answers are drawn",
@@ -72,8 +75,9 @@ class RlConfig {
         verl_ = config_.has("actor_rollout_ref.model.path");
         const std::string model = config_.text({"actor_rollout_ref.model.path", "policy.model_name"});
         if (model.empty()) {
-            throw ConfigError({config_.error({}, "expected 'actor_rollout_ref.model.path' of verl or "
-                                                 "'policy.model_name' of NeMo-RL, and found neither")});
+            throw ConfigError({config_.error({},
+                                             "expected 'actor_rollout_ref.model.path' of verl or "
+                                             "'policy.model_name' of NeMo-RL, and found neither")});
         }
         check_name(model, {"actor_rollout_ref.model.path", "policy.model_name"});
         const std::string algorithm = algorithm_of();
@@ -89,13 +93,12 @@ class RlConfig {
             node = "dgx-h100";
             out_.notes.assumed("nodes of dgx-h100 (--node NAME; orrery list nodes)");
         }
-        out_.text =
-            fmt::format("# How long is a step of this {} run? Written by 'orrery import rl-config'.\norrery: 1\nkind: "
-                        "rl\ncluster: {{nodes: {}, node: {}}}\nalgorithm: {}\nbatch: {{prompts: {}, samples: {}}}\n"
-                        "rewards: {{time: 20 ms, workers: 64}}\njobs:\n",
-                        verl_ ? "verl" : "NeMo-RL", nodes,
-                        in_node == 8 ? node : fmt::format("{{preset: {}, gpus: {}}}", node, in_node), algorithm,
-                        prompts, samples);
+        out_.text = fmt::format(
+            "# How long is a step of this {} run? Written by 'orrery import rl-config'.\norrery: 1\nkind: "
+            "rl\ncluster: {{nodes: {}, node: {}}}\nalgorithm: {}\nbatch: {{prompts: {}, samples: {}}}\n"
+            "rewards: {{time: 20 ms, workers: 64}}\njobs:\n",
+            verl_ ? "verl" : "NeMo-RL", nodes,
+            in_node == 8 ? node : fmt::format("{{preset: {}, gpus: {}}}", node, in_node), algorithm, prompts, samples);
         out_.notes.assumed("rules that judge a sample in 20 ms, 64 at a time (rewards)");
         const std::string places = nodes == 1 ? "0-0" : fmt::format("0-{}", nodes - 1);
         add_generator(model, places, gpus);
@@ -127,9 +130,9 @@ class RlConfig {
         if (!std::all_of(model.begin(), model.end(), [](unsigned char c) {
                 return std::isalnum(c) != 0 || c == '-' || c == '.' || c == '_' || c == '/';
             })) {
-            throw ConfigError({config_.error(
-                keys, fmt::format("'{}' is no name of a model, as Qwen/Qwen3-8B is (orrery list models)",
-                                  printable(model, 100)))});
+            throw ConfigError(
+                {config_.error(keys, fmt::format("'{}' is no name of a model, as Qwen/Qwen3-8B is (orrery list models)",
+                                                 printable(model, 100)))});
         }
     }
 
@@ -145,7 +148,8 @@ class RlConfig {
             return "rloo";
         }
         if (said != "grpo") {
-            out_.notes.assumed(fmt::format("the parts of grpo for the estimator '{}', which has no critic either", said));
+            out_.notes.assumed(
+                fmt::format("the parts of grpo for the estimator '{}', which has no critic either", said));
         }
         return "grpo";
     }
@@ -159,13 +163,13 @@ class RlConfig {
     void set_lengths() {
         const std::int64_t total = verl_ ? 0 : whole({"policy.max_total_sequence_length"}, 512);
         prompt_ = verl_ ? whole({"data.max_prompt_length"}, 512) : whole({"data.max_input_seq_length"}, total / 2);
-        answer_ = verl_ ? whole({"data.max_response_length"}, 512)
-                        : whole({"policy.generation.max_new_tokens"}, total);
+        answer_ = verl_ ? whole({"data.max_response_length"}, 512) : whole({"policy.generation.max_new_tokens"}, total);
         sequence_ = verl_ ? prompt_ + answer_ : total;
         answer_ = verl_ ? answer_ : std::min(answer_, std::max<std::int64_t>(2, total - prompt_ / 2));
-        out_.notes.assumed(fmt::format("prompts of {} and answers of {} tokens on average, half of what the limits "
-                                       "allow (requests.prompt, requests.output)",
-                                       std::max<std::int64_t>(1, prompt_ / 2), std::max<std::int64_t>(1, answer_ / 2)));
+        out_.notes.assumed(
+            fmt::format("prompts of {} and answers of {} tokens on average, half of what the limits "
+                        "allow (requests.prompt, requests.output)",
+                        std::max<std::int64_t>(1, prompt_ / 2), std::max<std::int64_t>(1, answer_ / 2)));
     }
 
     void add_generator(const std::string& model, const std::string& places, std::int64_t gpus) {
@@ -173,12 +177,12 @@ class RlConfig {
                                                "policy.generation.vllm_cfg.tensor_parallel_size"};
         const std::int64_t tensor = whole(keys, 1, 1024);
         if (gpus % tensor != 0) {
-            throw ConfigError({config_.error(keys, fmt::format("{} ranks of generation do not divide {} GPUs", tensor,
-                                                               gpus))});
+            throw ConfigError(
+                {config_.error(keys, fmt::format("{} ranks of generation do not divide {} GPUs", tensor, gpus))});
         }
         const std::string engine = config_.text({"actor_rollout_ref.rollout.name", "policy.generation.backend"});
-        const std::string memory =
-            config_.text({"actor_rollout_ref.rollout.gpu_memory_utilization", "policy.generation.vllm_cfg.gpu_memory_utilization"});
+        const std::string memory = config_.text(
+            {"actor_rollout_ref.rollout.gpu_memory_utilization", "policy.generation.vllm_cfg.gpu_memory_utilization"});
         out_.text += fmt::format(
             "  - role: generator\n    nodes: {}\n    scenario:\n      kind: serving\n      model: {}\n      engine: "
             "{{replicas: {}, tensor: {}, software: {}, router: session, kv: {{memory: {}, prefix: {{}}}}}}\n      "
@@ -195,8 +199,8 @@ class RlConfig {
                               config_.has(actor + "megatron.tensor_model_parallel_size") ||
                               config_.is_true({"policy.megatron_cfg.enabled"});
         const auto degree = [&](const char* verl, const char* nemo) {
-            return whole({actor + verl, std::string(megatron ? "policy.megatron_cfg." : "policy.dtensor_cfg.") + nemo}, 1,
-                         1024);
+            return whole({actor + verl, std::string(megatron ? "policy.megatron_cfg." : "policy.dtensor_cfg.") + nemo},
+                         1, 1024);
         };
         const std::int64_t tensor = degree("megatron.tensor_model_parallel_size",
                                            megatron ? "tensor_model_parallel_size" : "tensor_parallel_size");
@@ -208,12 +212,11 @@ class RlConfig {
                              1024);
         const std::int64_t product = tensor * pipeline * context;
         if (gpus % product != 0) {
-            throw ConfigError({config_.error({actor + "megatron.tensor_model_parallel_size",
-                                              actor + "ulysses_sequence_parallel_size",
-                                              "policy.dtensor_cfg.tensor_parallel_size",
-                                              "policy.megatron_cfg.tensor_model_parallel_size"},
-                                             fmt::format("tensor {} x pipeline {} x context {} does not divide {} GPUs",
-                                                         tensor, pipeline, context, gpus))});
+            throw ConfigError({config_.error(
+                {actor + "megatron.tensor_model_parallel_size", actor + "ulysses_sequence_parallel_size",
+                 "policy.dtensor_cfg.tensor_parallel_size", "policy.megatron_cfg.tensor_model_parallel_size"},
+                fmt::format("tensor {} x pipeline {} x context {} does not divide {} GPUs", tensor, pipeline, context,
+                            gpus))});
         }
         const std::int64_t data = gpus / product;
         const std::int64_t micro =
@@ -221,9 +224,10 @@ class RlConfig {
         const std::int64_t step = data * micro;
         const std::int64_t global = updates ? std::max(step, batch / step * step) : step;
         if (updates && global != batch) {
-            out_.notes.assumed(fmt::format("updates of {} samples for the {} of a mini-batch, which {} ranks of {} "
-                                           "samples do not divide",
-                                           global, batch, data, micro));
+            out_.notes.assumed(
+                fmt::format("updates of {} samples for the {} of a mini-batch, which {} ranks of {} "
+                            "samples do not divide",
+                            global, batch, data, micro));
         }
         const bool checkpoints = config_.is_true({"actor_rollout_ref.model.enable_gradient_checkpointing",
                                                   "policy.dtensor_cfg.activation_checkpointing",
@@ -233,7 +237,8 @@ class RlConfig {
             "{{preset: {}, sequence: {}}}\n      plan: {{tensor: {}, pipeline: {}{}, data: {}, micro_batch: {}, "
             "global_batch: {}, precision: bf16{}{}{}}}\n",
             role, places, model, sequence_, tensor, pipeline,
-            context > 1 ? fmt::format(", context: {}, context_exchange: {}", context, megatron ? "ring" : "all-to-all") : "",
+            context > 1 ? fmt::format(", context: {}, context_exchange: {}", context, megatron ? "ring" : "all-to-all")
+                        : "",
             data, micro, global, updates && data > 1 ? fmt::format(", zero: {}", megatron ? 1 : 3) : "",
             updates && checkpoints ? ", recompute: full" : "", tensor > 1 ? ", sequence_parallel: true" : "");
     }
@@ -254,7 +259,8 @@ Imported read_rl(const ImportInput& input) {
         }
     }
     const bool named = overrides && text.find("--config") != std::string::npos;
-    Imported out = RlConfig(input, ConfigText(overrides ? std::move(*overrides) : parse_yaml(text, input.path()))).run();
+    Imported out =
+        RlConfig(input, ConfigText(overrides ? std::move(*overrides) : parse_yaml(text, input.path()))).run();
     if (named) {
         out.notes.assumed("defaults for what the file behind --config says and the command line does not");
     }

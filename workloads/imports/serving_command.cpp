@@ -226,13 +226,14 @@ class Importing {
                              servers[i]->offline, data_,     out.notes};
             choices.push_back(engine_.choose(line));
             ServingChoices& chosen = choices.back();
-            chosen.ranks.replicas *= servers[i]->command->copies;
+            chosen.ranks.replicas *= servers[i]->command->copies * servers[i]->instances;
             chosen.software = servers[i]->worker ? engine_.worker_software : chosen.software;
             const std::string mode = line.flags.text("disaggregation");
             chosen.phase = line.flags.on("prefill_worker")         ? "prefill"
                            : line.flags.on("decode_worker")        ? "decode"
                            : mode == "prefill" || mode == "decode" ? mode
                                                                    : chosen.phase;
+            chosen.phase = servers[i]->phase.empty() ? chosen.phase : servers[i]->phase;
             ServingRanks& ranks = choices.back().ranks;
             if (tensor_ > ranks.tensor && ranks.replicas * ranks.groups == 1) {
                 ranks.expert = ranks.expert > 1 ? tensor_ : ranks.expert;

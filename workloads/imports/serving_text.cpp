@@ -2,6 +2,7 @@
 
 #include "sim/base/error.hpp"
 #include "sim/base/text.hpp"
+#include "sim/config/yaml_tree.hpp"
 #include "workloads/imports/container_commands.hpp"
 
 #include <fmt/format.h>
@@ -71,8 +72,8 @@ CommandList script_of(const std::string& text, const std::string& name) {
 
 bool has_phase(const ServingProgram& server) {
     const GivenFlags& flags = server.flags;
-    return flags.given("phase") || flags.given("prefill_worker") || flags.given("decode_worker") ||
-           flags.given("disaggregation");
+    return !server.phase.empty() || flags.given("phase") || flags.given("prefill_worker") ||
+           flags.given("decode_worker") || flags.given("disaggregation");
 }
 
 // The model as the command names it.
@@ -116,11 +117,18 @@ void ServingText::note_rest(ImportNotes& notes) const {
 }
 
 void ServingText::find() {
+    const CommandCall* phases = nullptr;
+    std::size_t phases_at = 0;
     for (const CommandCall& command : script_.commands) {
         std::size_t first = behind(command, engine_.offline);
         const bool offline = first > 0;
         const std::size_t worker = behind(command, {engine_.worker});
         first = offline ? first : worker > 0 ? worker : behind(command, engine_.servers);
+        if (first > 0 && first < command.words.size() && command.words[first].text == "disaggregated") {
+            phases = &command;
+            phases_at = first;
+            continue;
+        }
         if (first == command.words.size() && is_image_command(command)) {
             continue;  // docker pull
         }
@@ -141,6 +149,9 @@ void ServingText::find() {
     }
     if (servers_.empty()) {
         refuse_foreign();
+    }
+    if (phases != nullptr) {
+        read_phases(*phases, phases_at);
     }
 }
 
@@ -170,27 +181,68 @@ void ServingText::refuse_foreign() const {
                     shown == nullptr ? "no command at all" : fmt::format("'{}'", first_words(*shown)), instead))});
 }
 
+std::optional<std::string> ServingText::file_text(const std::string& name) const {
+    auto written = script_.files.find(name);
+    if (written == script_.files.end()) {  // mounted from a manifest's map
+        written = script_.files.find(std::filesystem::path(name).filename().string());
+    }
+    if (written != script_.files.end()) {
+        return written->second;
+    }
+    std::ifstream file(std::filesystem::path(input_.path()).parent_path() / name);
+    return !input_.in_memory() && file ? std::optional(std::string(std::istreambuf_iterator<char>(file), {}))
+                                       : std::nullopt;
+}
+
+void ServingText::read_phases(const CommandCall& command, std::size_t first) {
+    std::string name;
+    for (std::size_t i = first; i + 1 < command.words.size(); ++i) {
+        const std::string& flag = command.words[i].text;
+        name = flag == "-c" || flag == "--config" || flag == "--config_file" ? command.words[i + 1].text : name;
+    }
+    const std::optional<std::string> text = file_text(name);
+    if (!text) {
+        throw ConfigError({diagnostic_at(input_.path(), text_, command.words[0].at,
+                                         fmt::format("expected the file of phases (-c FILE, with context_servers and "
+                                                     "generation_servers) beside this one, and found no '{}'",
+                                                     printable(name, 100)))});
+    }
+    const YamlNode root = parse_yaml(*text, name);
+    for (const auto& [key, phase] :
+         {std::pair("context_servers", "prefill"), std::pair("generation_servers", "decode")}) {
+        const YamlNode* servers = root.find(key);
+        const YamlNode* urls = servers == nullptr ? nullptr : servers->find("urls");
+        if (urls == nullptr || urls->items.empty()) {
+            throw ConfigError({(servers == nullptr ? root : *servers)
+                                   .mark.error(fmt::format("expected '{}' with the 'urls' of its servers", key))});
+        }
+        for (const YamlNode& url : urls->items) {
+            const std::string port = url.scalar.substr(url.scalar.rfind(':') + 1);
+            for (ServingProgram& server : servers_) {
+                for (const GivenFlag& flag : server.flags.flags()) {
+                    if (flag.written == "--port" && flag.value == port) {
+                        server.phase = phase;
+                        server.instances = static_cast<std::int64_t>(urls->items.size());
+                    }
+                }
+            }
+        }
+    }
+}
+
 void ServingText::add_file(ServingProgram& found) const {
     if (!found.flags.given(engine_.file)) {
         return;
     }
     const std::string name = found.flags.text(engine_.file);
-    auto written = script_.files.find(name);
-    if (written == script_.files.end()) {  // mounted from a manifest's map
-        written = script_.files.find(std::filesystem::path(name).filename().string());
-    }
-    const std::filesystem::path beside = std::filesystem::path(input_.path()).parent_path() / name;
-    if (written != script_.files.end()) {
-        found.flags.add_file(*found.table, written->second, name, found.flags.place());
-    } else if (std::ifstream file(beside); !input_.in_memory() && file) {
-        found.flags.add_file(*found.table, std::string(std::istreambuf_iterator<char>(file), {}), beside.string(),
-                             found.flags.place());
-    } else {
+    const std::optional<std::string> text = file_text(name);
+    if (!text) {
         throw ConfigError({found.flags.error(
             engine_.file, fmt::format("'{}' is not beside this file, and what it says is not known: put it there or "
                                       "take the flag out",
                                       printable(name, 100)))});
     }
+    found.flags.add_file(*found.table, *text, name, found.flags.place());
 }
 
 // Commands whose effects are the same start one deployment, each on its nodes.
@@ -198,7 +250,7 @@ std::vector<ServingProgram*> ServingText::chosen_servers() {
     std::vector<ServingProgram*> distinct;
     for (ServingProgram& server : servers_) {
         if (std::none_of(distinct.begin(), distinct.end(), [&](const ServingProgram* other) {
-                return other->flags.signature() == server.flags.signature() &&
+                return other->flags.signature() == server.flags.signature() && other->phase == server.phase &&
                        other->flags.words().size() == server.flags.words().size() && name_of(*other) == name_of(server);
             })) {
             distinct.push_back(&server);

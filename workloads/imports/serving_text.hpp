@@ -4,6 +4,8 @@
 #include "workloads/imports/serving_command.hpp"
 #include "workloads/imports/serving_load.hpp"
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +19,8 @@ struct ServingProgram {
     bool offline = false;                ///< an engine that loads itself
     bool worker = false;                 ///< one of Dynamo's
     const LoadClient* client = nullptr;  ///< of a client, and of a program that is both
+    std::string phase = {};              ///< that a file of phases gives it by its port: prefill or decode
+    std::int64_t instances = 1;          ///< that this file has of its phase
 };
 
 class ServingText {
@@ -40,6 +44,10 @@ class ServingText {
   private:
     void find();
     [[noreturn]] void refuse_foreign() const;
+    /// The text of a file that the script writes or that lies beside it.
+    [[nodiscard]] std::optional<std::string> file_text(const std::string& name) const;
+    /// Gives servers their phases: `trtllm-serve disaggregated -c FILE` names context_servers and generation_servers by their ports.
+    void read_phases(const CommandCall& command, std::size_t first);
 
     const ImportInput& input_;
     const ServingEngine& engine_;

@@ -253,6 +253,13 @@ TEST_CASE("command lines of serving engines become scenarios that run") {
          "cat >x.yml <<EOF\npytorch_backend_config:\n  use_cuda_graph: true\nEOF\npip install tensorrt_llm==0.18.2\n"
          "trtllm-serve Qwen/Qwen3-8B --backend pytorch --extra_llm_api_options x.yml",
          {"overlap: false"}},
+        {"trtllm-args",
+         "trtllm-serve Qwen/Qwen3-8B --port 8001 &\ntrtllm-serve Qwen/Qwen3-8B --port 8002 &\n"
+         "trtllm-serve Qwen/Qwen3-8B --port 8003 --tp_size 2 &\ncat > d.yaml <<EOF\nhostname: localhost\nport: 8000\n"
+         "context_servers:\n  num_instances: 2\n  urls: [\"localhost:8001\", \"localhost:8002\"]\n"
+         "generation_servers:\n  num_instances: 1\n  urls: [\"localhost:8003\"]\nEOF\n"
+         "trtllm-serve disaggregated -c d.yaml",
+         {"prefill: {replicas: 2, tensor: 1", "decode: {replicas: 1, tensor: 2"}},
         {"trtllm-args", "pip install tensorrt_llm==0.19.0\ntrtllm-serve Qwen/Qwen3-8B", {"graph_sequences: 0"}},
         {"trtllm-args",
          "trtllm-serve nvidia/Llama-3.1-8B-Instruct-FP8 --tp_size 2 --max_batch_size 64 --max_num_tokens 4096",
@@ -356,6 +363,13 @@ TEST_CASE("command lines of serving engines are refused with what is missing, at
          "vllm serve meta-llama/Llama-3.1-405B-Instruct",
          {"input:1: this does not run on any of dgx-h100, dgx-h200", "does not fit",
           "It runs with 4 tensor-parallel ranks on dgx-b300"}},
+        {"trtllm-args",
+         "trtllm-serve Qwen/Qwen3-8B --port 8001\ntrtllm-serve disaggregated -c d.yaml",
+         {"input:2:1: error: expected the file of phases", "found no 'd.yaml'"}},
+        {"trtllm-args",
+         "cat > d.yaml <<EOF\ncontext_servers: {num_instances: 1}\nEOF\ntrtllm-serve Qwen/Qwen3-8B\ntrtllm-serve "
+         "disaggregated -c d.yaml",
+         {"d.yaml:1:18: error: expected 'context_servers' with the 'urls' of its servers"}},
         {"vllm-args",
          "vllm serve Qwen/Qwen3-8B\nguidellm benchmark --rate-type wave",
          {"input:2:20: error: 'wave' is none of synchronous, concurrent"}},
