@@ -51,6 +51,16 @@ TEST_CASE("what means nothing is refused and not passed over") {
     (void)folder.file("m.cm", head + "1->2 trigger 1 size 10\ntrigger id 1 oneshot\n");
     CHECK(orrery_command("run " + network).code == 0);
 
+    const std::string sparse = folder.file("sparse.yaml",
+                                           "orrery: 1\nkind: training\ncluster: {nodes: 1, node: dgx-h100}\n"
+                                           "model: {preset: llama-3-8b, attention: block-sparse}\n"
+                                           "plan: {tensor: 8, global_batch: 8}\n");
+    CHECK(orrery_command("run " + sparse).code == 0);
+    for (const char* ignores : {"plan.attention=unfused", "plan.tensor=4 --set plan.context=2"}) {
+        check_refused(fmt::format("run {} --set {}", sparse, ignores),
+                      "model.attention: block-sparse is trained with a fused kernel");
+    }
+
     const std::string serving = folder.file("serving.yaml",
                                             "orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\n"
                                             "model: llama-2-7b\nslo: {ttft: 1e-300 s}\n");

@@ -613,6 +613,11 @@ static void check_context(const ModelSpec& model, const PlanSpec& plan, Problems
     problems.require(model.sequence % c == 0, fmt::format("context {} must divide the sequence {}", c, model.sequence));
     problems.refuse(model.latent.kv_rank > 0 && (plan.attention == AttentionKernel::unfused || c > 1),
                     "latent attention is trained with attention: flash, and without context parallelism");
+    // Unfused attention computes all scores, and the kernels of a ring see no window.
+    problems.refuse(model.attention.name() != "standard" && (plan.attention == AttentionKernel::unfused || c > 1),
+                    fmt::format("model.attention: {} is trained with a fused kernel (plan.attention other than "
+                                "unfused), and without context parallelism",
+                                model.attention.name()));
     const bool ring = plan.context_exchange == ContextExchange::ring;
     if (c == 1) {
         problems.refuse(!ring || plan.context_inner > 0, "context_exchange and context_inner need context above 1");
