@@ -5,7 +5,7 @@
 #include "tools/driver/model_cache.hpp"
 #include "validation/statistics.hpp"
 #include "validation/validate.hpp"
-#include "workloads/training/experts.hpp"
+#include "workloads/training/plan/experts.hpp"
 
 #include <fmt/format.h>
 

@@ -3,8 +3,8 @@
 
 #include "tests/support/scenarios.hpp"
 #include "tools/driver/kinds/training_input.hpp"
-#include "workloads/training/pass_cost.hpp"
-#include "workloads/training/simulate.hpp"
+#include "workloads/training/passes/pass_cost.hpp"
+#include "workloads/training/simulation/simulate.hpp"
 
 namespace orrery::test {
 

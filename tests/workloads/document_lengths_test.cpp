@@ -3,7 +3,7 @@
 #include "tests/support/scenarios.hpp"
 #include "tools/driver/kinds/training.hpp"
 #include "tools/driver/scenario.hpp"
-#include "workloads/training/documents.hpp"
+#include "workloads/training/features/documents.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

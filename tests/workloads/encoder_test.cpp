@@ -1,6 +1,6 @@
 // Encoders: weights, FLOPs, kernels, memory and times of models with an encoder of images on the first pipeline stage.
 
-#include "workloads/training/encoder.hpp"
+#include "workloads/training/plan/encoder.hpp"
 #include "tests/support/passes.hpp"
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
@@ -10,8 +10,8 @@
 #include "tools/explain/explain.hpp"
 #include "tools/plan/estimate.hpp"
 #include "tools/plan/search.hpp"
-#include "workloads/training/memory.hpp"
-#include "workloads/training/pass_cost.hpp"
+#include "workloads/training/memory/memory.hpp"
+#include "workloads/training/passes/pass_cost.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 // Copies of the most wanted experts, and exchanges of tokens cut into pieces that hide behind the products of others.
 
 #include "tests/support/scenarios.hpp"
-#include "workloads/training/experts.hpp"
+#include "workloads/training/plan/experts.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -1,11 +1,11 @@
 // Mixtures of experts in training: bytes of each dispatch, memory of each sharding, folding, and limits that are dense.
 
-#include "workloads/training/experts.hpp"
+#include "workloads/training/plan/experts.hpp"
 #include "tests/support/scenarios.hpp"
 #include "tools/driver/kinds/training.hpp"
 #include "tools/driver/kinds/training_input.hpp"
-#include "workloads/training/memory.hpp"
-#include "workloads/training/pass_cost.hpp"
+#include "workloads/training/memory/memory.hpp"
+#include "workloads/training/passes/pass_cost.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -4,9 +4,9 @@
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "tools/driver/kinds/training.hpp"
-#include "workloads/training/memory.hpp"
-#include "workloads/training/pass_cost.hpp"
-#include "workloads/training/state_space.hpp"
+#include "workloads/training/memory/memory.hpp"
+#include "workloads/training/passes/pass_cost.hpp"
+#include "workloads/training/plan/state_space.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

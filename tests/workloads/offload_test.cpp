@@ -2,7 +2,7 @@
 
 #include "tests/support/scenarios.hpp"
 #include "tools/driver/kinds/training.hpp"
-#include "workloads/training/memory.hpp"
+#include "workloads/training/memory/memory.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

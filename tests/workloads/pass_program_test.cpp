@@ -1,10 +1,10 @@
-#include "workloads/training/pass_program.hpp"
+#include "workloads/training/programs/pass_program.hpp"
 
 #include "sim/base/random.hpp"
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "tools/driver/kinds/training_input.hpp"
-#include "workloads/training/lower.hpp"
+#include "workloads/training/lowering/lower.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

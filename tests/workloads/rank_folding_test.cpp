@@ -1,6 +1,6 @@
 // One rank of a stage for all of them: when it is proven, what its transfers demand, and that no time changes.
 
-#include "workloads/training/rank_folding.hpp"
+#include "workloads/training/lowering/rank_folding.hpp"
 #include "tests/support/scenarios.hpp"
 #include "tools/driver/kinds/training.hpp"
 #include "tools/driver/kinds/training_input.hpp"

@@ -1,6 +1,6 @@
 // The order of a plan's ranks against its closed form.
 
-#include "workloads/training/rank_map.hpp"
+#include "workloads/training/plan/rank_map.hpp"
 
 #include <doctest/doctest.h>
 

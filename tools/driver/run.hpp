@@ -10,7 +10,7 @@
 #include "workloads/faults/spec.hpp"
 #include "workloads/replay/replay.hpp"
 #include "workloads/serving/cluster/service.hpp"
-#include "workloads/training/simulate.hpp"
+#include "workloads/training/simulation/simulate.hpp"
 
 #include <functional>
 #include <optional>

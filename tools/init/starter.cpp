@@ -5,8 +5,8 @@
 #include "workloads/model/model_names.hpp"
 #include "workloads/replay/recorded_device.hpp"
 #include "workloads/serving/spec.hpp"
-#include "workloads/training/memory.hpp"
-#include "workloads/training/state_space.hpp"
+#include "workloads/training/memory/memory.hpp"
+#include "workloads/training/plan/state_space.hpp"
 
 #include <fmt/format.h>
 

@@ -9,8 +9,8 @@
 // Sources: Narayanan et al., SC21, section 2.2 (bubble).
 // Validated by tests/tools/plan_test.cpp against the simulation of whole plan spaces.
 
-#include "workloads/training/lower.hpp"
-#include "workloads/training/simulate.hpp"
+#include "workloads/training/lowering/lower.hpp"
+#include "workloads/training/simulation/simulate.hpp"
 
 #include <memory>
 #include <vector>

@@ -6,7 +6,7 @@
 // precisions are as in the scenario.
 
 #include "tools/driver/scenario.hpp"
-#include "workloads/training/spec.hpp"
+#include "workloads/training/plan/spec.hpp"
 
 #include <string>
 #include <vector>

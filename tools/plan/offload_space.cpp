@@ -2,7 +2,7 @@
 
 #include "sim/base/error.hpp"
 #include "tools/driver/kinds/training.hpp"
-#include "workloads/training/node_memories.hpp"
+#include "workloads/training/memory/node_memories.hpp"
 
 #include <fmt/format.h>
 

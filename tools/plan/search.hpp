@@ -10,7 +10,7 @@
 // as in the scenario.
 
 #include "tools/plan/recovery_search.hpp"
-#include "workloads/training/spec.hpp"
+#include "workloads/training/plan/spec.hpp"
 
 #include <cstdint>
 #include <string>

@@ -10,7 +10,7 @@
 #include "tools/program/explanation_json.hpp"
 #include "tools/program/outputs.hpp"
 #include "tools/program/print_summary.hpp"
-#include "workloads/training/simulate.hpp"
+#include "workloads/training/simulation/simulate.hpp"
 
 #include <fmt/format.h>
 

@@ -14,8 +14,8 @@
 #include "workloads/serving/requests/formats/trace_format.hpp"
 #include "workloads/serving/requests/recorded/recorded.hpp"
 #include "workloads/serving/schedulers/scheduler.hpp"
+#include "workloads/training/plan/spec.hpp"
 #include "workloads/training/schedules/schedule.hpp"
-#include "workloads/training/spec.hpp"
 
 #include <fmt/format.h>
 

@@ -6,7 +6,7 @@
 #include "tools/report/over_time.hpp"
 #include "tools/report/report.hpp"
 #include "tools/report/topology_svg.hpp"
-#include "workloads/training/timeline.hpp"
+#include "workloads/training/simulation/timeline.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -4,7 +4,7 @@
 #include "sim/base/text.hpp"
 #include "sim/config/units.hpp"
 #include "tools/report/page.hpp"
-#include "workloads/training/timeline.hpp"
+#include "workloads/training/simulation/timeline.hpp"
 
 #include <fmt/format.h>
 

@@ -5,7 +5,7 @@
 #include "topologies/device_preset.hpp"
 #include "validation/compute/passes.hpp"
 #include "validation/statistics.hpp"
-#include "workloads/training/pass_program.hpp"
+#include "workloads/training/programs/pass_program.hpp"
 
 #include <fmt/format.h>
 

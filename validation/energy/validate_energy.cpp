@@ -4,7 +4,7 @@
 #include "tools/driver/run.hpp"
 #include "validation/energy/limit_sweeps.hpp"
 #include "validation/validate.hpp"
-#include "workloads/training/simulate.hpp"
+#include "workloads/training/simulation/simulate.hpp"
 
 #include <fmt/format.h>
 

@@ -14,7 +14,7 @@
 #include "tools/driver/kinds/training.hpp"
 #include "tools/driver/scenario.hpp"
 #include "tools/terminal/terminal.hpp"
-#include "workloads/training/spec.hpp"
+#include "workloads/training/plan/spec.hpp"
 
 #include <string>
 #include <vector>

@@ -20,7 +20,7 @@
 
 #include "sim/device/cost_model.hpp"
 #include "tools/driver/scenario.hpp"
-#include "workloads/training/simulate.hpp"
+#include "workloads/training/simulation/simulate.hpp"
 
 namespace orrery::driver {
 

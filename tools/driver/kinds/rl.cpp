@@ -11,7 +11,7 @@
 #include "sim/base/text.hpp"
 #include "workloads/rl/reshard.hpp"
 #include "workloads/rl/steps.hpp"
-#include "workloads/training/forward.hpp"
+#include "workloads/training/simulation/forward.hpp"
 
 #include <fmt/format.h>
 

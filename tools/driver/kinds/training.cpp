@@ -14,7 +14,7 @@
 #include "sim/config/given.hpp"
 #include "sim/device/power.hpp"
 #include "sim/engine/executor.hpp"
-#include "workloads/training/state_space.hpp"
+#include "workloads/training/plan/state_space.hpp"
 
 #include <fmt/format.h>
 

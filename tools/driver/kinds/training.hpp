@@ -2,7 +2,7 @@
 // kind: training. One iteration of a model under a plan.
 
 #include "tools/driver/kind.hpp"
-#include "workloads/training/spec.hpp"
+#include "workloads/training/plan/spec.hpp"
 
 namespace orrery::driver {
 

@@ -6,7 +6,7 @@
 #include "tools/driver/kinds/training.hpp"
 #include "tools/driver/kinds/training_input.hpp"
 #include "tools/driver/scenario_checks.hpp"
-#include "workloads/training/node_memories.hpp"
+#include "workloads/training/memory/node_memories.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

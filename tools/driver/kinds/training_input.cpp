@@ -6,7 +6,7 @@
 #include "tools/driver/kinds/training.hpp"
 #include "tools/driver/kinds/training_input.hpp"
 #include "tools/driver/scenario.hpp"
-#include "workloads/training/offload.hpp"
+#include "workloads/training/memory/offload.hpp"
 
 #include <fmt/format.h>
 

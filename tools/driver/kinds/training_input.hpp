@@ -3,7 +3,7 @@
 
 #include "tools/driver/model_cache.hpp"
 #include "tools/driver/scenario.hpp"
-#include "workloads/training/simulate.hpp"
+#include "workloads/training/simulation/simulate.hpp"
 
 namespace orrery::driver {
 

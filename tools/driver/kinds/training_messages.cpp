@@ -3,7 +3,7 @@
 #include "sim/base/error.hpp"
 #include "sim/base/random.hpp"
 #include "tools/driver/run.hpp"
-#include "workloads/training/simulate.hpp"
+#include "workloads/training/simulation/simulate.hpp"
 
 #include <algorithm>
 #include <cmath>

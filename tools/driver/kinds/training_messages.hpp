@@ -9,7 +9,7 @@
 #include "sim/network/packet/statistics.hpp"
 #include "tools/driver/run.hpp"
 #include "tools/driver/scenario.hpp"
-#include "workloads/training/simulate.hpp"
+#include "workloads/training/simulation/simulate.hpp"
 
 namespace orrery::driver {
 

@@ -23,7 +23,7 @@
 // busiest of several expert-parallel devices takes no longer than the mean but for `expert_load`; dense products with block
 // scales cost what those with one scale a tensor do (the public tables of the former were measured launch by launch and hold
 // 60 to 400 us of host time).
-// Sources: as workloads/training/pass_cost.hpp; Agrawal et al., "Vidur", MLSys 2024 (operations of an iteration); DeepSeek-AI,
+// Sources: as workloads/training/passes/pass_cost.hpp; Agrawal et al., "Vidur", MLSys 2024 (operations of an iteration); DeepSeek-AI,
 // "DeepSeek-V3", arXiv:2412.19437 (latent attention, attention groups, dispatch and combination); Yao et al., "Exploiting
 // Inter-Layer Expert Affinity", IPDPS 2024, arXiv:2401.08383 (context-coherent expert parallelism).
 // Compressed caches: kv_compression.hpp; nano-batches: co_schedule.hpp.

@@ -1,0 +1,281 @@
+// The feed-forward of a layer with experts, as the rank with the most wanted experts runs it.
+//
+// In the order of Megatron-Core's token dispatchers (core/transformer/moe/token_dispatcher.py): route, permute, exchange, sort by
+// expert, products, sort back, exchange, weigh and add up. Where a token is sent once for several of its choices (all-gather,
+// hierarchical), nothing is permuted before, and what its experts on a rank make is weighed and added up there, as it is sorted back.
+
+#include "workloads/training/passes/pass_writer.hpp"
+
+#include <algorithm>
+
+namespace orrery::training {
+
+namespace {
+
+// The router's softmax, choice, counts per expert and the map of the permutation: small kernels.
+constexpr double kRouterKernels = 8;
+constexpr double kPermuteKernels = 2;
+
+}  // namespace
+
+PassCost::Product PassCost::router() const {
+    const auto count = static_cast<double>(model_.experts.count);
+    return {Gemm{tokens_ / t_, count, static_cast<double>(model_.hidden), 1, model_.experts.gate, 0}, false, false};
+}
+
+// A product over so much of its rows.
+PassCost::Product PassCost::part_of_rows(Product product, double share) {
+    product.gemm.m *= share;
+    return product;
+}
+
+PassCost::Block PassCost::expert_products() const {
+    const ExpertsSpec& experts = model_.experts;
+    const double h = static_cast<double>(model_.hidden);
+    const double rows = expert_rows(experts, plan_, tokens_ / t_, load_);
+    const auto held = static_cast<double>(experts.count / plan_.experts.expert + plan_.experts.shadowed);
+    const double used = std::min(held, std::max(1.0, rows));
+    const double width = static_cast<double>(experts.ffn) / static_cast<double>(plan_.expert_tensor());
+    const bool fused = software_.fused_activation_casts;
+    return {{{product(rows / used, width * (model_.gated ? 2 : 1), h), false, fused, used}},
+            {{product(rows / used, h, width), fused, false, used}},
+            {},
+            {}};
+}
+
+double PassCost::expert_activation_bytes(bool backward) const {
+    const Block products = expert_products();
+    const Product& in = products.in[0];
+    return in.times * in.gemm.m * activation_values(products.out[0].gemm.k, backward) * 2;
+}
+
+Alone PassCost::dispatch(Precision precision) const {
+    const double tokens = tokens_ / t_ / static_cast<double>(plan_.experts.pieces);
+    return {exchange_->dispatch(tokens, precision), exchange_->memory_bytes(tokens, precision)};
+}
+
+Alone PassCost::combine(Precision precision) const {
+    const double tokens = tokens_ / t_ / static_cast<double>(plan_.experts.pieces);
+    return {exchange_->combine(tokens, precision), exchange_->memory_bytes(tokens, precision)};
+}
+
+double PassCost::shadow_bytes() const {
+    return static_cast<double>(plan_.experts.shadowed) * model_.routed_parameters() /
+           static_cast<double>(model_.experts.count * plan_.expert_tensor()) * 2;
+}
+
+Alone PassCost::shadow_exchange(bool gradients) const {
+    const double bytes = shadow_bytes();
+    const auto ranks = static_cast<std::uint32_t>(plan_.experts.expert);
+    const CollectiveOp op = gradients ? CollectiveOp::reduce_scatter : CollectiveOp::all_gather;
+    return {gradients ? exchange_->scatter(bytes) : exchange_->gather(bytes),
+            memory_bytes(op, ranks, Bytes(bytes)).value()};
+}
+
+Alone PassCost::exchange_of_tokens() const {
+    return dispatch(plan_.experts.dispatch_precision) + combine(plan_.experts.combine_precision);
+}
+
+PassProgram PassCost::expert_feed_forward(Direction direction, Part part) const {
+    const bool backward = direction == Direction::backward;
+    Writer out(backward ? Category::backward : Category::forward, *this);
+    if (backward) {
+        write_expert_backward(out, part);
+    } else {
+        write_expert_forward(out);
+    }
+    add_flops(out, Block{{router()}, {}, {}, {}}, backward, part);
+    add_flops(out, expert_products(), backward, part);
+    if (model_.experts.shared > 0) {
+        add_flops(out, feed_forward(static_cast<double>(model_.experts.shared) / t_), backward, part);
+    }
+    return out.program();
+}
+
+bool PassCost::sends_choices() const {
+    return plan_.experts.dispatch == TokenDispatch::all_to_all;
+}
+
+void PassCost::write_sort(Writer& out, double bytes) const {
+    if (plan_.experts.expert < model_.experts.count || !sends_choices()) {
+        const double rows =
+            expert_rows(model_.experts, plan_, tokens_ / t_, load_) / static_cast<double>(plan_.experts.pieces);
+        out.kernel("sort by expert", stream_slowdown_ * streaming(rows * static_cast<double>(model_.hidden) * bytes));
+    }
+}
+
+// The sizes of what comes next are known on the device, and the host launches it by them: it waits for all that runs, and the device
+// for what it launches then. Padded experts have known sizes; graphs of a layer leave the host so little that it is ahead again.
+void PassCost::write_expert_wait(Writer& out) const {
+    if (!plan_.experts.pad && software_.graphs == CudaGraphs::none && software_.expert_wait.value > 0) {
+        out.program().add({"wait for the tokens of experts",
+                           Category::overhead,
+                           PassStream::compute,
+                           software_.expert_wait.value,
+                           0,
+                           {PassProgram::kNone, PassProgram::kNone}});
+    }
+}
+
+void PassCost::write_shared(Writer& out, Direction direction, Part part) const {
+    if (model_.experts.shared == 0) {
+        return;
+    }
+    const double width = static_cast<double>(model_.experts.shared) / t_;
+    const Block block = feed_forward(width);
+    const std::span<const Block> both(&block, 1);
+    const bool backward = direction == Direction::backward;
+    const auto activate = [&] {
+        out.kernel("activation function",
+                   stream_slowdown_ * streaming(tokens_ * activation_values(width, backward) * 2));
+    };
+    if (!backward) {
+        write_input_products(out, both);
+        activate();
+        write_output_products(out, both);
+        return;
+    }
+    write_output_gradients(out, both, part);
+    if (part != Part::weights) {
+        activate();
+    }
+    write_input_gradients(out, both, part);
+}
+
+void PassCost::write_expert_forward(Writer& out) const {
+    const double h = static_cast<double>(model_.hidden);
+    const double own = tokens_ / t_;
+    const double sent = own * static_cast<double>(model_.experts.topk) * load_.kept;
+    const auto count = static_cast<double>(model_.experts.count);
+    const Block products = expert_products();
+    const double share = 1.0 / static_cast<double>(plan_.experts.pieces);
+    const Product in = part_of_rows(products.in[0], share);
+    const Product last = part_of_rows(products.out[0], share);
+    const bool elsewhere = plan_.experts.overlap == ExpertOverlap::batches;  // exchanges run beside another micro-batch
+    const bool beside = plan_.experts.overlap == ExpertOverlap::shared;
+    if (!beside) {
+        write_shared(out, Direction::forward, Part::whole);
+    }
+    out.kernel("router", forward_product(router(), 1));
+    out.kernel("choice of experts", stream_slowdown_ * streaming(own * count * 12, kRouterKernels), kRouterKernels);
+    write_expert_wait(out);
+    out.capture(false);
+    if (sends_choices()) {
+        out.kernel("permute", stream_slowdown_ * streaming((own + sent) * h * 2, kPermuteKernels), kPermuteKernels);
+    }
+    const PassProgram::Id permuted = out.program().last(PassStream::compute);
+    PassProgram::Id moved = PassProgram::kNone;
+    PassProgram::Id combined = PassProgram::kNone;
+    const auto send = [&] {
+        moved = elsewhere ? PassProgram::kNone
+                          : out.collective("dispatch", PassStream::expert, dispatch(plan_.experts.dispatch_precision),
+                                           permuted);
+    };
+    send();
+    if (beside) {
+        write_shared(out, Direction::forward, Part::whole);
+    }
+    for (std::int64_t i = 0; i < plan_.experts.pieces; ++i) {
+        const PassProgram::Id arrived = moved;
+        if (i + 1 < plan_.experts.pieces) {
+            send();
+        }
+        out.wait(arrived);
+        write_sort(out);
+        out.kernel("products of experts, in", forward_product(in, 1), in.times);
+        out.kernel("activation function of experts",
+                   stream_slowdown_ * streaming(share * expert_activation_bytes(false)));
+        out.kernel("products of experts, out", forward_product(last, 1), last.times);
+        write_sort(out);
+        if (!elsewhere) {
+            combined = out.collective("combine", PassStream::expert, combine(plan_.experts.combine_precision));
+        }
+    }
+    out.wait(combined);
+    if (sends_choices()) {
+        out.kernel("add up", stream_slowdown_ * streaming((own + sent) * h * 2));
+    }
+}
+
+void PassCost::write_expert_backward(Writer& out, Part part) const {
+    const double h = static_cast<double>(model_.hidden);
+    const double own = tokens_ / t_;
+    const double sent = own * static_cast<double>(model_.experts.topk) * load_.kept;
+    const auto count = static_cast<double>(model_.experts.count);
+    const Block products = expert_products();
+    const double share = 1.0 / static_cast<double>(plan_.experts.pieces);
+    const Product in = part_of_rows(products.in[0], share);
+    const Product last = part_of_rows(products.out[0], share);
+    const bool input = part != Part::weights;
+    const bool weights = part != Part::input;
+    const bool elsewhere = plan_.experts.overlap == ExpertOverlap::batches;
+    const bool beside = plan_.experts.overlap == ExpertOverlap::shared;
+    out.capture(false);
+    PassProgram::Id moved = PassProgram::kNone;
+    PassProgram::Id combined = PassProgram::kNone;
+    PassProgram::Id summed = PassProgram::kNone;
+    const auto send = [&] {
+        moved = elsewhere ? PassProgram::kNone
+                          : out.collective("dispatch gradients", PassStream::expert, dispatch(Precision::bf16), summed);
+    };
+    if (input) {
+        // The gradient of each result, and of the weight that it was added with.
+        if (sends_choices()) {
+            out.kernel("gradient of sums", stream_slowdown_ * streaming((own + 2 * sent) * h * 2, 2), 2);
+        }
+        summed = out.program().last(PassStream::compute);
+        send();
+        if (beside) {
+            write_shared(out, Direction::backward, part);
+        }
+    }
+    for (std::int64_t i = 0; i < plan_.experts.pieces; ++i) {
+        if (input) {
+            const PassProgram::Id arrived = moved;
+            if (i + 1 < plan_.experts.pieces) {
+                send();
+            }
+            out.wait(arrived);
+            write_sort(out, sends_choices() ? 4 : 6);  // with the results, for the gradients of their weights
+            out.kernel("data gradients of experts, out", data_gradient(last, 1), last.times);
+        }
+        if (weights) {
+            out.kernel("weight gradients of experts, out", weight_gradient(last), last.times);
+        }
+        if (input) {
+            out.kernel("activation function of experts",
+                       stream_slowdown_ * streaming(share * expert_activation_bytes(true)));
+            out.kernel("data gradients of experts, in", data_gradient(in, 1), in.times);
+        }
+        if (weights) {
+            out.kernel("weight gradients of experts, in", weight_gradient(in), in.times);
+        }
+        if (input) {
+            write_sort(out);
+        }
+        if (input && !elsewhere) {
+            combined = out.collective("combine gradients", PassStream::expert, combine(Precision::bf16));
+        }
+    }
+    out.wait(combined);
+    if (weights && plan_.experts.shadowed > 0) {
+        out.collective("gradients of shadowed experts", PassStream::expert, shadow_exchange(true));
+    }
+    if (input) {
+        if (sends_choices()) {
+            out.kernel("permute", stream_slowdown_ * streaming((own + sent) * h * 2));
+        }
+        out.capture(true);
+        out.kernel("choice of experts", stream_slowdown_ * streaming(own * count * 12, kRouterKernels), kRouterKernels);
+        out.kernel("data gradient of router", data_gradient(router(), 1));
+    }
+    out.capture(true);
+    if (weights) {
+        out.kernel("weight gradient of router", weight_gradient(router()));
+    }
+    if (!beside || part == Part::weights) {
+        write_shared(out, Direction::backward, part);
+    }
+}
+
+}  // namespace orrery::training

@@ -1,0 +1,235 @@
+#include "workloads/training/plan/experts.hpp"
+
+#include "sim/base/math.hpp"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+
+namespace orrery::training {
+
+namespace {
+
+// How often each expert is chosen over the mean, the most wanted first where a law says it.
+std::vector<double> relative_loads(const ExpertsSpec& experts, const ExpertPlan& plan) {
+    std::vector<double> loads = plan.loads;
+    if (loads.empty()) {
+        for (std::int64_t i = 0; i < experts.count; ++i) {
+            loads.push_back(plan.exponent > 0 ? pow_pinned(static_cast<double>(i + 1), -plan.exponent) : 1);
+        }
+    }
+    double sum = 0;
+    for (const double load : loads) {
+        sum += load;
+    }
+    // Nobody chooses an expert twice for a token.
+    const double most = static_cast<double>(experts.count) / static_cast<double>(experts.topk);
+    for (double& load : loads) {
+        load = std::min(most, load / sum * static_cast<double>(experts.count));
+    }
+    return loads;
+}
+
+// The first of equals.
+std::vector<bool> most_wanted(const std::vector<double>& loads, std::size_t count) {
+    std::vector<std::size_t> order(loads.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return loads[a] > loads[b]; });
+    std::vector<bool> out(loads.size(), false);
+    for (std::size_t i = 0; i < count; ++i) {
+        out[order[i]] = true;
+    }
+    return out;
+}
+
+}  // namespace
+
+ExpertLoad load_of(const ExpertsSpec& experts, const PlanSpec& plan) {
+    const ExpertPlan& own = plan.experts;
+    if (own.pad) {
+        return {own.capacity, own.capacity};
+    }
+    if (own.exponent <= 0 && own.loads.empty() && own.shadowed == 0) {
+        const double kept = own.capacity > 0 ? std::min(1.0, own.capacity) : 1;
+        return {kept, kept};
+    }
+    const std::vector<double> loads = relative_loads(experts, own);
+    const std::vector<bool> shadowed = most_wanted(loads, static_cast<std::size_t>(own.shadowed));
+    std::vector<double> ranks(static_cast<std::size_t>(own.expert), 0);
+    double sum = 0;
+    double stays = 0;
+    const std::size_t together = loads.size() / ranks.size();
+    for (std::size_t i = 0; i < loads.size(); ++i) {
+        const double kept = own.capacity > 0 ? std::min(loads[i], own.capacity) : loads[i];
+        if (shadowed[i]) {
+            stays += kept;
+            continue;
+        }
+        // A list names experts as they lie; a law's are dealt out.
+        ranks[own.loads.empty() ? i % ranks.size() : i / together] += kept;
+        sum += kept;
+    }
+    const double hottest = *std::max_element(ranks.begin(), ranks.end());
+    const auto all = static_cast<double>(loads.size());
+    return {hottest / static_cast<double>(together) + stays / all, sum / all};
+}
+
+double expert_rows(const ExpertsSpec& experts, const PlanSpec& plan, double tokens, const ExpertLoad& load) {
+    return tokens * static_cast<double>(plan.expert_tensor()) * static_cast<double>(experts.topk) * load.hottest;
+}
+
+ExpertExchange::ExpertExchange(const ModelSpec& model, const PlanSpec& plan, const Fabric& fabric,
+                               const CollectiveModel& collectives, PathChoice paths, const std::vector<GpuId>& stage,
+                               GpuId first)
+    : model_(model),
+      plan_(plan),
+      fabric_(fabric),
+      collectives_(collectives),
+      paths_(paths),
+      load_(load_of(model.experts, plan)) {
+    add_groups(stage, first);
+    if (plan.experts.dispatch != TokenDispatch::hierarchical) {
+        return;
+    }
+    for (const std::vector<GpuId>& group : expert_groups_) {
+        const std::size_t per_node = layout_of(fabric, group).per_node();
+        for (std::size_t i = 0; i < group.size(); i += per_node) {
+            nodes_.emplace_back(group.begin() + static_cast<std::ptrdiff_t>(i),
+                                group.begin() + static_cast<std::ptrdiff_t>(i + per_node));
+        }
+        for (std::size_t place = 0; place < per_node; ++place) {
+            std::vector<GpuId>& rail = rails_.emplace_back();
+            for (std::size_t i = place; i < group.size(); i += per_node) {
+                rail.push_back(group[i]);
+            }
+        }
+    }
+}
+
+// The groups among which the one that `first` is in comes first.
+void ExpertExchange::add_groups(const std::vector<GpuId>& stage, GpuId first) {
+    const auto tensor = static_cast<std::uint32_t>(plan_.expert_tensor());
+    const auto expert = static_cast<std::uint32_t>(plan_.experts.expert);
+    const auto ranks = static_cast<std::uint32_t>(plan_.stage_ranks());
+    const auto gpu = [&](std::uint32_t rank) { return stage.empty() ? GpuId(rank) : stage[rank]; };
+    const auto found = static_cast<std::uint32_t>(std::find(stage.begin(), stage.end(), first) - stage.begin());
+    ORRERY_ASSERT(stage.empty() || found < ranks);
+    const std::uint32_t start = found - found % (tensor * expert);
+    for (std::uint32_t from = start; from < start + ranks; from += tensor * expert) {
+        std::vector<GpuId>& whole = whole_groups_.emplace_back();
+        for (std::uint32_t i = 0; i < tensor * expert; ++i) {
+            whole.push_back(gpu((from + i) % ranks));
+        }
+        for (std::uint32_t t = 0; t < tensor; ++t) {
+            std::vector<GpuId>& group = expert_groups_.emplace_back();
+            for (std::uint32_t e = 0; e < expert; ++e) {
+                group.push_back(whole[e * tensor + t]);
+            }
+        }
+        for (std::uint32_t e = 0; e < expert; ++e) {
+            std::vector<GpuId>& group = tensor_groups_.emplace_back();
+            for (std::uint32_t t = 0; t < tensor; ++t) {
+                group.push_back(whole[e * tensor + t]);
+            }
+        }
+    }
+}
+
+// All groups that meet on the nodes of the first do the same at once: their weights on a link add up.
+double ExpertExchange::together(CollectiveOp op, const Groups& groups, double payload) const {
+    if (groups.empty() || groups[0].size() < 2 || payload <= 0) {
+        return 0;
+    }
+    std::set<std::uint32_t> nodes;
+    for (const GpuId gpu : groups[0]) {
+        nodes.insert(fabric_.domain_of(gpu));
+    }
+    std::map<std::uint32_t, double> weights;
+    GroupTransfer one;
+    for (const std::vector<GpuId>& group : groups) {
+        const bool meets =
+            std::any_of(group.begin(), group.end(), [&](GpuId gpu) { return nodes.contains(fabric_.domain_of(gpu)); });
+        if (!meets) {
+            continue;
+        }
+        one = make_transfer(fabric_, collectives_, op, group, Bytes(payload), paths_);
+        for (const Demand& demand : one.demands) {
+            weights[demand.resource.value()] += demand.weight;
+        }
+    }
+    one.demands.clear();
+    for (const auto& [resource, weight] : weights) {
+        one.demands.push_back(Demand{ResourceId(resource), weight});
+    }
+    return seconds_alone(fabric_, one).value();
+}
+
+// Of a token's values, with their scales.
+double ExpertExchange::token_bytes(Precision precision) const {
+    constexpr double kScale = 1.0 / 32;  // B a value
+    const double value = bytes_of(precision);
+    return static_cast<double>(model_.hidden) * (value > 1 ? value : value + kScale);
+}
+
+ExpertExchange::Sent ExpertExchange::bytes_sent(double tokens, Precision precision) const {
+    const double token = token_bytes(precision);
+    const auto ranks = static_cast<std::uint32_t>(plan_.experts.expert);
+    switch (plan_.experts.dispatch) {
+        case TokenDispatch::all_to_all:
+            return {wire_bytes(CollectiveOp::all_to_all, ranks,
+                               Bytes(tokens * token * static_cast<double>(model_.experts.topk) * load_.kept))
+                        .value(),
+                    0};
+        case TokenDispatch::all_gather: {
+            const auto all = static_cast<std::uint32_t>(whole_groups_[0].size());
+            return {wire_bytes(CollectiveOp::all_gather, all, Bytes(tokens * token * all)).value(), 0};
+        }
+        case TokenDispatch::hierarchical:
+            break;
+    }
+    const auto nodes = static_cast<std::uint32_t>(rails_[0].size());
+    const auto per_node = static_cast<std::uint32_t>(nodes_[0].size());
+    return {wire_bytes(CollectiveOp::all_to_all, nodes,
+                       Bytes(tokens * token * load_.kept * holders_reached(model_.experts, nodes)))
+                .value(),
+            wire_bytes(CollectiveOp::all_to_all, per_node,
+                       Bytes(tokens * token * load_.kept * holders_reached(model_.experts, ranks)))
+                .value()};
+}
+
+double ExpertExchange::exchange(double tokens, Precision precision, bool back) const {
+    const double token = token_bytes(precision);
+    const double ranks = static_cast<double>(plan_.experts.expert);
+    // What the busiest rank receives, over what a rank sends, is what its links carry.
+    const double load = std::max(load_.hottest, load_.kept);
+    // Of an expert that is cut over ranks, each takes in the rows of all of them.
+    const double cut = static_cast<double>(plan_.expert_tensor());
+    const double rows = tokens * static_cast<double>(model_.experts.topk) * load * token;
+    const CollectiveOp joins = back ? CollectiveOp::reduce_scatter : CollectiveOp::all_gather;
+    switch (plan_.experts.dispatch) {
+        case TokenDispatch::all_to_all:
+            return together(CollectiveOp::all_to_all, expert_groups_, rows) +
+                   together(joins, tensor_groups_, rows * cut);
+        case TokenDispatch::all_gather:
+            return together(joins, whole_groups_, tokens * ranks * cut * token);
+        case TokenDispatch::hierarchical:
+            break;
+    }
+    const double nodes = static_cast<double>(rails_[0].size());
+    const double across =
+        together(CollectiveOp::all_to_all, rails_, tokens * token * load * holders_reached(model_.experts, nodes));
+    const double inside =
+        together(CollectiveOp::all_to_all, nodes_, tokens * token * load * holders_reached(model_.experts, ranks));
+    return std::max(across, inside) + together(joins, tensor_groups_, rows * cut);
+}
+
+double ExpertExchange::dispatch(double tokens, Precision precision) const {
+    return exchange(tokens, precision, false);
+}
+
+double ExpertExchange::combine(double tokens, Precision precision) const {
+    return exchange(tokens, precision, true);
+}
+
+}  // namespace orrery::training
