@@ -8,6 +8,9 @@
 #include "tools/plan/estimate.hpp"
 #include "tools/plan/plan_space.hpp"
 #include "tools/plan/search.hpp"
+#include "workloads/training/features/documents.hpp"
+#include "workloads/training/features/offload.hpp"
+#include "workloads/training/features/signatures.hpp"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
@@ -224,10 +227,10 @@ software: pytorch-fsdp
     };
     // 12 B of states a weight: 58 GB, and 10 GB of weights, of which the device has room for the weights alone.
     const PlanSearch roomy = best("256 GB");
-    CHECK(roomy.ranked[0].plan.offload.optimizer.tier == "dram");
-    CHECK(roomy.ranked[0].plan.offload.optimizer.away() > 0);
+    CHECK(roomy.ranked[0].plan.feature<OffloadPlan>().optimizer.tier == "dram");
+    CHECK(roomy.ranked[0].plan.feature<OffloadPlan>().optimizer.away() > 0);
     const PlanSearch tight = best("20 GB");
-    CHECK(tight.ranked[0].plan.offload.optimizer.tier == "nvme");
+    CHECK(tight.ranked[0].plan.feature<OffloadPlan>().optimizer.tier == "nvme");
     CHECK(tight.ranked[0].iteration_s > roomy.ranked[0].iteration_s);
     CHECK(tight.do_not_fit > roomy.do_not_fit);
     CHECK(describe_plan(roomy.ranked[0].plan).find("optimizer in dram") != std::string::npos);
@@ -406,7 +409,7 @@ TEST_CASE("plan: who computes which documents is searched, and signatures are an
     const PlanSearch search = search_plans(scenario(documents), data(), options);
     std::set<std::pair<bool, bool>> ways;
     for (const RankedPlan& ranked : search.ranked) {
-        ways.insert({ranked.plan.documents.balanced, ranked.plan.documents.dynamic});
+        ways.insert({ranked.plan.feature<DocumentsPlan>().balanced, ranked.plan.feature<DocumentsPlan>().dynamic});
     }
     CHECK(ways == std::set<std::pair<bool, bool>>{{false, false}, {true, false}, {false, true}});
     YamlNode tree = parse_yaml(documents, "test.yaml");
@@ -417,7 +420,7 @@ TEST_CASE("plan: who computes which documents is searched, and signatures are an
         run_scenario(read_scenario(tree, "test", data()), model_cache(), {}).summary.find("iteration_time_s")->value ==
         search.ranked[0].iteration_s);
     Scenario signatures = scenario(kPlanned);
-    signatures.as<TrainingKind>().plan.signatures.given = true;
+    signatures.as<TrainingKind>().plan.feature<SignaturePlan>().given = true;
     CHECK_THROWS_WITH_AS((void)search_plans(signatures, data(), options), doctest::Contains("leave 'signatures' out"),
                          ConfigError);
 }

@@ -482,11 +482,12 @@ TEST_CASE("encoder: what cannot be is refused with its line, all at once") {
         CHECK_MESSAGE(all.find(part) != std::string::npos, all);
     }
     for (const auto& [plan, expected] : std::vector<std::pair<std::string, std::string>>{
-             {"data: 8, global_batch: 16, adapters: {rank: 8}", "adapters with a model that has an 'encoder'"},
+             {"data: 8, global_batch: 16, adapters: {rank: 8}",
+              "adapters cannot be combined with a model that has an 'encoder'"},
              {"data: 8, global_batch: 16, documents: {lengths: [{tokens: 512, share: 1}]}",
-              "documents with a model that has an 'encoder'"},
+              "documents cannot be combined with a model that has an 'encoder'"},
              {"data: 8, global_batch: 16, offload: {optimizer: {tier: dram}}",
-              "offload with a model that has an 'encoder'"},
+              "offload cannot be combined with a model that has an 'encoder'"},
              {"tensor: 8, global_batch: 16", ""}}) {
         CHECK_MESSAGE(infeasible(plan).find(expected) != std::string::npos, plan << "\n" << infeasible(plan));
     }

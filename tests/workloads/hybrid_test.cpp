@@ -314,8 +314,8 @@ TEST_CASE("hybrid: bad patterns and plans are refused with their line") {
     CHECK(infeasible("context: 2, data: 4, global_batch: 16").find("context above 1 with state-space layers") !=
           std::string::npos);
     CHECK(infeasible("tensor: 8, global_batch: 16").find("tensor 8 must divide the 4 groups") != std::string::npos);
-    CHECK(infeasible("data: 8, global_batch: 16, adapters: {rank: 8}").find("adapters with a model that has a") !=
-          std::string::npos);
+    CHECK(infeasible("data: 8, global_batch: 16, adapters: {rank: 8}")
+              .find("adapters cannot be combined with a model that has a") != std::string::npos);
     // A model without attention has no heads for tensor-parallel ranks to share.
     CHECK(
         infeasible("tensor: 4, data: 2, global_batch: 16",

@@ -5,6 +5,7 @@
 
 #include "sim/config/units.hpp"
 #include "tools/driver/kinds/training.hpp"
+#include "workloads/training/features/compression.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -16,6 +17,18 @@
 using namespace orrery;
 
 namespace {
+
+OuterPlan outer(std::int64_t workers, std::int64_t steps, std::int64_t fragments, std::int64_t overlap,
+                std::int64_t bits) {
+    OuterPlan out;
+    out.given = true;
+    out.workers = workers;
+    out.steps = steps;
+    out.fragments = fragments;
+    out.overlap = overlap;
+    out.bits = bits;
+    return out;
+}
 
 TrainingResult train(const Scenario& s) {
     RunOptions options;
@@ -45,9 +58,9 @@ TEST_CASE("outer steps: the mean step is compute and what of the exchange does n
     const FragmentCost cost{0.01, 3, 0.02};
     for (const std::int64_t steps : {5, 20, 50}) {
         const auto h = static_cast<double>(steps);
-        const OuterTimes waits = play_rounds({true, 2, steps, 1, 0, 32}, inner, {cost});
+        const OuterTimes waits = play_rounds(outer(2, steps, 1, 0, 32), inner, {cost});
         CHECK(waits.step == doctest::Approx(inner + (0.03 + 3) / h));
-        const OuterTimes late = play_rounds({true, 2, steps, 1, steps, 32}, inner, {cost});
+        const OuterTimes late = play_rounds(outer(2, steps, 1, steps, 32), inner, {cost});
         CHECK(late.step == doctest::Approx(inner + 0.03 / h + std::max(0.0, 3 - h * inner) / h));
         CHECK(late.wait == doctest::Approx(std::max(0.0, 3 - h * inner) / h));
         CHECK(late.kernels == doctest::Approx(0.03 / h));
@@ -58,12 +71,12 @@ TEST_CASE("fragments take turns: each waits for its own exchange alone, and a fu
     const double inner = 0.1;
     const std::vector<FragmentCost> four(4, FragmentCost{0, 0.35, 0});
     // A fragment begins every ten steps, and has two to hide behind.
-    const OuterTimes hidden = play_rounds({true, 2, 40, 4, 2, 32}, inner, four);
+    const OuterTimes hidden = play_rounds(outer(2, 40, 4, 2, 32), inner, four);
     CHECK(hidden.step == doctest::Approx(inner + 4 * (0.35 - 0.2) / 40));
-    CHECK(play_rounds({true, 2, 40, 4, 4, 32}, inner, four).step == doctest::Approx(inner));
+    CHECK(play_rounds(outer(2, 40, 4, 4, 32), inner, four).step == doctest::Approx(inner));
     // Links that take longer than a round set the pace.
     const std::vector<FragmentCost> slow(4, FragmentCost{0, 3, 0});
-    CHECK(play_rounds({true, 2, 40, 4, 40, 32}, inner, slow).step == doctest::Approx(4 * 3.0 / 40));
+    CHECK(play_rounds(outer(2, 40, 4, 40, 32), inner, slow).step == doctest::Approx(4 * 3.0 / 40));
 }
 
 TEST_CASE("an exchange takes the wire volume of its bits over the slowest link, and the step books all of it") {
@@ -143,7 +156,10 @@ TEST_CASE("DGC: what the largest thousandth takes beside whole biases is the pub
     for (const Network& network : {Network{60.97e6, 10'568, 597}, Network{25.56e6, 53'120 + 1000, 277}}) {
         PlanSpec plan;
         plan.gradient_precision = Precision::fp32;
-        plan.compression = {true, 0.001, 32, 16, network.whole / network.weights, 0.01};
+        auto& sent_gradients = plan.feature<CompressionPlan>();
+        sent_gradients.given = true;
+        sent_gradients.index_bits = 16;
+        sent_gradients.dense = network.whole / network.weights;
         const CompressedBytes sent = compressed_bytes(plan, network.weights, 1);
         CHECK(4 * network.weights / (sent.dense + sent.sparse) == doctest::Approx(network.published).epsilon(0.02));
     }
@@ -228,7 +244,7 @@ TEST_CASE("Streaming DiLoCo, table 4: compute utilisation at the published bandw
     double sum = 0;
     double worst = 0;
     for (const Row& row : rows) {
-        const OuterPlan plan{true, 2, 100, row.fragments, row.overlap, row.bits};
+        const OuterPlan plan = outer(2, 100, row.fragments, row.overlap, row.bits);
         for (std::size_t i = 0; i < row.gbps.size(); ++i) {
             const double seconds =
                 row.weights / static_cast<double>(row.fragments) * static_cast<double>(row.bits) / (row.gbps[i] * 1e9);

@@ -1,5 +1,6 @@
 // Steps of two forward passes: closed forms of their traffic and memory, and what a plan must say.
 
+#include "workloads/training/features/zeroth_order.hpp"
 #include "tests/support/scenarios.hpp"
 #include "tools/driver/kinds/training.hpp"
 #include "workloads/training/memory/memory.hpp"
@@ -88,8 +89,8 @@ TEST_CASE("passes divided over two ranks take half the products and one perturba
     const auto work = [](const Scenario& s) { return metric(s, "hfu") * seconds(s); };
     CHECK(work(both) / work(one) == doctest::Approx(2).epsilon(1e-9));
     const DirectionKernels perturbation = direction_kernels(training.plan, false);
-    CHECK(both.as<TrainingKind>().plan.zeroth_order.perturbations() == 3);
-    CHECK(training.plan.zeroth_order.perturbations() == 2);
+    CHECK(both.as<TrainingKind>().plan.feature<ZerothOrderPlan>().perturbations() == 3);
+    CHECK(training.plan.feature<ZerothOrderPlan>().perturbations() == 2);
     CHECK(perturbation.bytes == 16);
     CHECK(direction_kernels(training.plan, true).bytes == 26);
     // Fused, both read and write each weight.
@@ -116,7 +117,7 @@ TEST_CASE("what zeroth-order steps do not have is refused") {
     says("micro_batch: 1, global_batch: 1, recompute: full", "no backward pass to recompute for");
     says("micro_batch: 1, global_batch: 1, gradient_precision: fp32", "no gradient_precision");
     says("data: 2, zero: 1, micro_batch: 1, global_batch: 2", "zero: 3 shares the weights", 2);
-    says("pipeline: 2, micro_batch: 1, global_batch: 1", "pipeline above 1 is not simulated", 2);
+    says("pipeline: 2, micro_batch: 1, global_batch: 1", "zeroth_order cannot be combined with pipeline above 1", 2);
     Scenario odd = job("micro_batch: 1, global_batch: 1, zeroth_order: {perturbation: 2}");
     CHECK(refused(odd).find("needs it to divide data 1") != std::string::npos);
 }

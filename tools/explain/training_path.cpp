@@ -2,7 +2,7 @@
 #include "tools/driver/kinds/training.hpp"
 #include "tools/driver/kinds/training_input.hpp"
 #include "tools/explain/paths.hpp"
-#include "workloads/training/memory/node_memories.hpp"
+#include "workloads/training/lowering/node_memories.hpp"
 
 #include <algorithm>
 #include <cctype>

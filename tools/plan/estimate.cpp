@@ -2,6 +2,7 @@
 
 #include "tools/driver/kind.hpp"
 #include "tools/plan/offload_space.hpp"
+#include "workloads/training/features/offload.hpp"
 
 #include <algorithm>
 #include <map>
@@ -155,7 +156,7 @@ class Estimator::Estimate {
             const double held = in_.plan.by_layer() ? updated : weights.total();
             update = std::max(update, cost.optimizer(updated, held).total());
         }
-        const double kept = 1 - in_.plan.offload.optimizer.away();  // of the states on the device
+        const double kept = 1 - in_.plan.feature<OffloadPlan>().optimizer.away();  // of the states on the device
         return total + kept * update + offload_seconds(in_, micro_batches * slowest) + in_.software.step_overhead.value;
     }
 

@@ -2,7 +2,8 @@
 
 #include "sim/base/error.hpp"
 #include "tools/driver/kinds/training.hpp"
-#include "workloads/training/memory/node_memories.hpp"
+#include "workloads/training/features/offload.hpp"
+#include "workloads/training/lowering/node_memories.hpp"
 
 #include <fmt/format.h>
 
@@ -60,7 +61,7 @@ bool apart(const OffloadPlan& offload, const NodeHost& host) {
 }  // namespace
 
 std::vector<OffloadPlan> offload_choices(const Scenario& scenario) {
-    const OffloadPlan& own = scenario.as<TrainingKind>().plan.offload;
+    const OffloadPlan& own = scenario.as<TrainingKind>().plan.feature<OffloadPlan>();
     if (!own.given) {
         return {own};
     }
@@ -90,7 +91,7 @@ std::vector<OffloadPlan> offload_choices(const Scenario& scenario) {
 bool may_offload(const PlanSpec& plan) {
     const bool several = plan.data * plan.context > 1;
     return plan.pipeline == 1 && (!several || plan.zero >= 2) &&
-           (!several || plan.zero == 3 || plan.offload.parameters.away() <= 0);
+           (!several || plan.zero == 3 || plan.feature<OffloadPlan>().parameters.away() <= 0);
 }
 
 bool fits_tiers(const TrainingInput& in) {
@@ -118,7 +119,7 @@ static double seconds_on(const TrainingInput& in, const HostUse& of, double pass
         update += use.optimizer / read + use.optimizer / written + use.gradients / read;
     }
     copies = std::max(copies, fetched / links);
-    const bool hidden = in.plan.offload.step != OptimizerStep::synchronous;
+    const bool hidden = in.plan.feature<OffloadPlan>().step != OptimizerStep::synchronous;
     return std::max(0.0, copies - passes) + (hidden ? std::max(0.0, update - passes) : update);
 }
 

@@ -5,6 +5,7 @@
 // states also half of them; gradients in DRAM or where the states are. The step of the host and the prefetch are as in the scenario.
 
 #include "tools/driver/scenario.hpp"
+#include "workloads/training/features/offload.hpp"
 #include "workloads/training/simulation/simulate.hpp"
 
 #include <string>

@@ -3,6 +3,8 @@
 #include "tools/driver/kinds/training.hpp"
 #include "tools/plan/expert_space.hpp"
 #include "tools/plan/offload_space.hpp"
+#include "workloads/training/features/documents.hpp"
+#include "workloads/training/features/offload.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -110,7 +112,7 @@ class PlanSpace::Lister {
   private:
     // A ring, keys gathered first, tokens for heads where these divide, and what the scenario has.
     [[nodiscard]] std::vector<ContextExchange> exchanges_of(const PlanSpec& plan) const {
-        if (plan.context == 1 || plan.documents.given) {
+        if (plan.context == 1 || plan.has<DocumentsPlan>()) {
             return {ContextExchange::ring};
         }
         const bool pieces = plan.attention != AttentionKernel::unfused;
@@ -194,8 +196,8 @@ class PlanSpace::Lister {
         const std::int64_t most = plan.data * plan.context == 1 ? 0 : plan.pipeline == 1 ? 3 : 1;
         for (plan.zero = 0; plan.zero <= most; ++plan.zero) {
             for (std::size_t offload = 0; offload < space_.offloads_.size(); ++offload) {
-                plan.offload = space_.offloads_[offload];
-                if (!plan.offload.given || may_offload(plan)) {
+                plan.feature<OffloadPlan>() = space_.offloads_[offload];
+                if (!plan.has<OffloadPlan>() || may_offload(plan)) {
                     some_.push_back({0, static_cast<std::uint16_t>(schedule), static_cast<std::uint16_t>(plan.chunks),
                                      static_cast<std::uint16_t>(offload), static_cast<std::uint8_t>(plan.zero),
                                      plan.vocabulary});
@@ -226,7 +228,7 @@ class PlanSpace::Lister {
 
     // Who computes which documents. How they fill sequences decides what a step trains, and stays.
     void add_documents(PlanSpec plan) {
-        const DocumentsPlan& own = training_.plan.documents;
+        const DocumentsPlan& own = training_.plan.feature<DocumentsPlan>();
         const bool cut = own.given && own.fill != DocumentFill::padded;
         for (const bool balanced : {false, true}) {
             for (const bool dynamic : {false, true}) {
@@ -235,8 +237,8 @@ class PlanSpace::Lister {
                 if ((balanced && (!cut || plan.data == 1)) || (dynamic && (!cut || !groups))) {
                     continue;
                 }
-                plan.documents.balanced = balanced;
-                plan.documents.dynamic = dynamic;
+                plan.feature<DocumentsPlan>().balanced = balanced;
+                plan.feature<DocumentsPlan>().dynamic = dynamic;
                 add_family(plan);
             }
         }
@@ -273,7 +275,7 @@ void PlanSpace::add(std::int64_t nodes, const PlanSpec& plan) {
     members_.push_back({static_cast<std::uint32_t>(families_.size()), static_cast<std::uint16_t>(schedule),
                         static_cast<std::uint16_t>(plan.chunks), static_cast<std::uint16_t>(offloads_.size()),
                         static_cast<std::uint8_t>(plan.zero), plan.vocabulary});
-    offloads_.push_back(plan.offload);
+    offloads_.push_back(plan.feature<OffloadPlan>());
     families_.push_back({nodes, plan});
 }
 
@@ -284,7 +286,7 @@ PlanSpec PlanSpace::plan(std::size_t i) const {
     out.chunks = member.chunks;
     out.vocabulary = member.vocabulary;
     out.zero = member.zero;
-    out.offload = offloads_[member.offload];
+    out.feature<OffloadPlan>() = offloads_[member.offload];
     return out;
 }
 

@@ -5,6 +5,7 @@
 // prices the passes of a family once, and a plan takes a few bytes.
 
 #include "tools/driver/scenario.hpp"
+#include "workloads/training/features/offload.hpp"
 #include "workloads/training/plan/spec.hpp"
 
 #include <vector>

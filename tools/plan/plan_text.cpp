@@ -4,6 +4,8 @@
 #include "tools/plan/offload_space.hpp"
 #include "tools/plan/plan_space.hpp"
 #include "tools/plan/search.hpp"
+#include "workloads/training/features/documents.hpp"
+#include "workloads/training/features/offload.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -53,11 +55,11 @@ std::string describe_plan(const PlanSpec& plan) {
         out += fmt::format(", {} after another{}{}", plan.spread == Spread::stages ? "stage" : "replica",
                            plan.groups.empty() ? "" : " on ", plan.groups);
     }
-    if (plan.documents.balanced || plan.documents.dynamic) {
-        out += plan.documents.balanced ? ", balanced documents" : ", groups for documents";
+    if (plan.feature<DocumentsPlan>().balanced || plan.feature<DocumentsPlan>().dynamic) {
+        out += plan.feature<DocumentsPlan>().balanced ? ", balanced documents" : ", groups for documents";
     }
     return out + (plan.sequence_parallel ? ", sequence parallel" : "") + describe_experts(plan) +
-           describe_offload(plan.offload);
+           describe_offload(plan.feature<OffloadPlan>());
 }
 
 std::vector<std::string> assignments_of(const RankedPlan& ranked) {
@@ -87,11 +89,11 @@ std::vector<std::string> assignments_of(const RankedPlan& ranked) {
         out.push_back(fmt::format("plan.stages=[{}]", fmt::join(stages, ", ")));
     }
     assign_experts(plan, out);
-    if (plan.documents.given) {
-        out.push_back(fmt::format("plan.documents.balance={}", plan.documents.balanced));
-        out.push_back(fmt::format("plan.documents.dynamic_groups={}", plan.documents.dynamic));
+    if (plan.has<DocumentsPlan>()) {
+        out.push_back(fmt::format("plan.documents.balance={}", plan.feature<DocumentsPlan>().balanced));
+        out.push_back(fmt::format("plan.documents.dynamic_groups={}", plan.feature<DocumentsPlan>().dynamic));
     }
-    assign_offload(plan.offload, out);
+    assign_offload(plan.feature<OffloadPlan>(), out);
     if (ranked.sized) {
         out.insert(out.begin(), fmt::format("cluster.nodes={}", ranked.nodes));
     }

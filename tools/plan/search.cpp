@@ -8,6 +8,12 @@
 #include "tools/plan/offload_space.hpp"
 #include "tools/plan/plan_space.hpp"
 #include "tools/sweep/worker_pool.hpp"
+#include "workloads/training/features/compression.hpp"
+#include "workloads/training/features/documents.hpp"
+#include "workloads/training/features/outer.hpp"
+#include "workloads/training/features/sharding.hpp"
+#include "workloads/training/features/signatures.hpp"
+#include "workloads/training/features/zeroth_order.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -376,7 +382,7 @@ class PlanSearcher {
         std::vector<std::size_t> asked;
         for (std::size_t i = 0; i < rows_.size() && rows_[i].simulated && asked.size() < kMoved; ++i) {
             const PlanSpec plan = space_.plan(rows_[i].place);
-            if (plan.parts() > 1 && plan.recompute_layers == 0 && !base_.as<TrainingKind>().plan.documents.given) {
+            if (plan.parts() > 1 && plan.recompute_layers == 0 && !base_.as<TrainingKind>().plan.has<DocumentsPlan>()) {
                 asked.push_back(i);
             }
         }
@@ -513,15 +519,15 @@ PlanSearch search_plans(const Scenario& scenario, const DataDirectory& data, con
     if (!training.plan.stages.empty()) {
         throw ConfigError({training.plan_mark.error("'plan' searches stages itself: leave 'stages' out")});
     }
-    if (training.plan.sharding.given || training.plan.outer.given || training.plan.compression.given) {
+    if (training.plan.has<ShardingPlan>() || training.plan.has<OuterPlan>() || training.plan.has<CompressionPlan>()) {
         throw ConfigError({training.plan_mark.error(
             "'plan' searches degrees, schedules and ZeRO stages: leave 'sharding', 'outer' and 'compression' out")});
     }
-    if (training.plan.signatures.given) {
+    if (training.plan.has<SignaturePlan>()) {
         throw ConfigError({training.plan_mark.error(
             "'plan' searches degrees, which signatures are another notation of: leave 'signatures' out")});
     }
-    if (training.plan.zeroth_order.given) {
+    if (training.plan.has<ZerothOrderPlan>()) {
         throw ConfigError(
             {training.plan_mark.error("'plan' searches passes forward and backward: leave 'zeroth_order' out")});
     }

@@ -464,7 +464,7 @@ constexpr std::array<Apart, 4> kApart = {{
      [](const TrainingPoint& p) {
          const ModelSpec& model = p.variants[0].as<TrainingKind>().model;
          return fmt::format("{}x{}{}", model.layers, model.hidden,
-                            p.variants[0].as<TrainingKind>().plan.adapters.given ? ", adapters" : "");
+                            p.variants[0].as<TrainingKind>().plan.frozen() ? ", adapters" : "");
      }},
 }};
 constexpr std::size_t kExperts = 0;

@@ -11,6 +11,10 @@
 #include "sim/base/text.hpp"
 #include "workloads/rl/reshard.hpp"
 #include "workloads/rl/steps.hpp"
+#include "workloads/training/features/documents.hpp"
+#include "workloads/training/features/offload.hpp"
+#include "workloads/training/features/sharding.hpp"
+#include "workloads/training/features/zeroth_order.hpp"
 #include "workloads/training/simulation/forward.hpp"
 
 #include <fmt/format.h>
@@ -374,7 +378,7 @@ class RlRun final : public ScenarioRun {
         const TrainingInput actor = training_input(jobs_[i].scenario, context_.models, context_.fabric, placements_[i]);
         const PlanSpec& plan = actor.plan;
         WeightHolders from{plan.tensor, plan.pipeline, plan.data * plan.context,
-                           {},          false,         plan.zero == 3 || plan.sharding.given};
+                           {},          false,         plan.zero == 3 || plan.has<ShardingPlan>()};
         for (std::int64_t rank = 0; rank < plan.ranks(); ++rank) {
             from.gpus.push_back(actor.placement.gpu(static_cast<std::uint32_t>(rank)));
         }
@@ -519,15 +523,15 @@ void check_part(const RlPart& job, const Mark& mark, std::vector<Diagnostic>& er
     }
     const auto& training = part.as<TrainingKind>();
     const PlanSpec& plan = training.plan;
-    refuse(plan.documents.given, "has rows as 'batch' says: no 'documents'");
+    refuse(plan.has<DocumentsPlan>(), "has rows as 'batch' says: no 'documents'");
     refuse(training.model.encoder.given(), "has rows of text: no 'encoder' of the model");
-    refuse(plan.zeroth_order.given || plan.outer.workers > 1,
+    refuse(plan.has<ZerothOrderPlan>() || plan.islands() > 1,
            "makes an update after each global batch: no 'zeroth_order', no 'outer' steps");
     if (job.role != PartRole::actor) {
-        refuse(
-            plan.zero == 3 || plan.sharding.given || plan.offload.given || plan.vocabulary != VocabularyParallel::none,
-            "has forward passes with its weights where they are used: no zero: 3, 'sharding', 'offload' of the "
-            "plan or cut vocabulary");
+        refuse(plan.zero == 3 || plan.has<ShardingPlan>() || plan.has<OffloadPlan>() ||
+                   plan.vocabulary != VocabularyParallel::none,
+               "has forward passes with its weights where they are used: no zero: 3, 'sharding', 'offload' of the "
+               "plan or cut vocabulary");
     }
 }
 

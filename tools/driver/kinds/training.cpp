@@ -14,6 +14,11 @@
 #include "sim/config/given.hpp"
 #include "sim/device/power.hpp"
 #include "sim/engine/executor.hpp"
+#include "workloads/training/features/adapters.hpp"
+#include "workloads/training/features/compression.hpp"
+#include "workloads/training/features/documents.hpp"
+#include "workloads/training/features/offload.hpp"
+#include "workloads/training/features/zeroth_order.hpp"
 #include "workloads/training/plan/state_space.hpp"
 
 #include <fmt/format.h>
@@ -75,7 +80,7 @@ void add_training_metrics(const TrainingKind& s, const TrainingInput& input, con
     out.add("memory_per_gpu_gib", result.memory_bytes / (1024.0 * 1024 * 1024), "GiB");
     out.add("bubble_fraction", result.bubble_s / result.iteration_s, "1");
     out.add("exposed_communication_s", result.exposed_communication_s, "s");
-    if (s.plan.offload.given) {
+    if (s.plan.has<OffloadPlan>()) {
         out.add("exposed_copies_s", result.exposed_copies_s, "s");
         out.add("exposed_update_s", result.exposed_update_s, "s");
         for (const auto& [tier, bytes] : result.tier_bytes) {
@@ -93,10 +98,10 @@ void add_training_metrics(const TrainingKind& s, const TrainingInput& input, con
         out.add("padding_fraction", result.documents->padding, "1");
         out.add("load_imbalance", result.documents->imbalance, "1");
     }
-    if (s.plan.adapters.given) {
+    if (s.plan.has<AdapterPlan>()) {
         out.add("trained_parameters", trained_parameters(s.model, s.plan), "parameters");
     }
-    if (s.plan.compression.given) {
+    if (s.plan.has<CompressionPlan>()) {
         const CompressedBytes sent = compressed_bytes(s.plan, 1, 1);
         out.add("gradient_bytes", result.gradient_bytes, "B");
         out.add("gradient_compression", bytes_of(s.plan.gradient_precision) / (sent.dense + sent.sparse), "1");
@@ -107,7 +112,7 @@ void add_training_metrics(const TrainingKind& s, const TrainingInput& input, con
                                        result.booked[static_cast<std::size_t>(i)]);
         }
     }
-    if (s.plan.offload.given) {
+    if (s.plan.has<OffloadPlan>()) {
         out.breakdown.emplace_back("copies between memories", result.exposed_copies_s);
         out.breakdown.emplace_back("update on host", result.exposed_update_s);
     }
@@ -372,7 +377,7 @@ void TrainingKind::check(const YamlNode& root, const DataDirectory& data, Scenar
     if (model.hybrid() && model.layers_with(LayerPart::state_space) > 0 && software.scan_efficiency.value == 0) {
         software.scan_efficiency = usual_scan_efficiency();
     }
-    for (const std::string& problem : apply_signatures(plan)) {
+    for (const std::string& problem : resolve_features(plan)) {
         errors.push_back(plan_mark.error(problem));
     }
     check_group_names(root, {"plan", "groups"}, names_in(plan.groups), whole, errors);
@@ -382,11 +387,11 @@ void TrainingKind::check(const YamlNode& root, const DataDirectory& data, Scenar
     if (faults.campaign && !takes_standbys(whole)) {
         refuse_outsiders(root, faults.recovery, errors);
     }
-    if (whole.cluster.mixed && plan.documents.given) {
+    if (whole.cluster.mixed && plan.has<DocumentsPlan>()) {
         errors.push_back(plan_mark.error(
             "documents on a cluster of groups are not simulated: replicas differ by what they hold alone"));
     }
-    if (plan.zeroth_order.given && faults.campaign) {
+    if (plan.has<ZerothOrderPlan>() && faults.campaign) {
         errors.push_back(plan_mark.error(
             "'faults' of zeroth_order steps are not simulated: their checkpoints have no states of an optimizer"));
     }
@@ -432,7 +437,7 @@ RunCost TrainingKind::cost(const Scenario& s) const {
     const double parts = by_layer ? static_cast<double>(model.layers) / static_cast<double>(plan.pipeline) : chunks;
     const bool folds = s.network.fold && !s.network.by_packet();
     const double ranks = static_cast<double>(folds ? plan.pipeline : plan.ranks());
-    const bool alike = !faults.given && !plan.documents.given && !plan.offload.given;
+    const bool alike = !faults.given && !plan.has<DocumentsPlan>() && !plan.has<OffloadPlan>();
     RunCost out = cost_of(2 * static_cast<double>(plan.micro_batches()) * parts * ranks * kTasksPerPass,
                           alike ? kCopied : kTask, "operations");
     if (faults.campaign) {

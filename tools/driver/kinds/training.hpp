@@ -2,6 +2,7 @@
 // kind: training. One iteration of a model under a plan.
 
 #include "tools/driver/kind.hpp"
+#include "workloads/training/features/documents.hpp"
 #include "workloads/training/plan/spec.hpp"
 
 namespace orrery::driver {
@@ -27,7 +28,9 @@ class TrainingKind final : public KindOf<TrainingKind> {
     [[nodiscard]] std::vector<std::string> refusals(const FaultReach& reach) const override;
     [[nodiscard]] ModelSpec* own_model() override { return &model; }
     [[nodiscard]] FaultsSpec* cluster_faults() override { return &faults; }
-    [[nodiscard]] std::vector<std::string*> own_files() override { return {&faults.trace, &plan.documents.trace}; }
+    [[nodiscard]] std::vector<std::string*> own_files() override {
+        return {&faults.trace, &plan.feature<DocumentsPlan>().trace};
+    }
 };
 
 }  // namespace orrery::driver

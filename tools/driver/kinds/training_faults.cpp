@@ -6,7 +6,10 @@
 #include "tools/driver/kinds/training.hpp"
 #include "tools/driver/kinds/training_input.hpp"
 #include "tools/driver/scenario_checks.hpp"
-#include "workloads/training/memory/node_memories.hpp"
+#include "workloads/training/features/adapters.hpp"
+#include "workloads/training/features/offload.hpp"
+#include "workloads/training/features/outer.hpp"
+#include "workloads/training/lowering/node_memories.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -124,8 +127,8 @@ class TrainingJob final : public JobModel {
     CheckpointSetting checkpoint() const override {
         CheckpointSetting out;
         out.bytes = checkpoint_bytes(scenario_);
-        if (training_.plan.adapters.given) {
-            out.frozen = frozen_bytes(training_.model, training_.plan.adapters,
+        if (training_.plan.has<AdapterPlan>()) {
+            out.frozen = frozen_bytes(training_.model, training_.plan.feature<AdapterPlan>(),
                                       static_cast<double>(training_.model.layers), tables_of(scenario_));
         }
         // A frozen encoder is not written again, and read where a node starts.
@@ -187,8 +190,7 @@ class TrainingJob final : public JobModel {
     // The plan divides among `plan.data` replicas on whole nodes.
     [[nodiscard]] bool divides(const PlanSpec& plan) const {
         return plan.global_batch % (plan.micro_batch * plan.data) == 0 && plan.ranks() % shape_.gpus_per_node == 0 &&
-               (plan.shard == 0 || plan.data % plan.shard == 0) &&
-               communication_problems(plan, input_.model.experts.count > 0).unfit.empty() &&
+               (plan.shard == 0 || plan.data % plan.shard == 0) && feature_problems(input_.model, plan).unfit.empty() &&
                plan.stage_ranks() % (plan.experts.expert * plan.expert_tensor()) == 0;
     }
 
@@ -271,7 +273,7 @@ class TrainingJob final : public JobModel {
                 return nullptr;
             }
         }
-        if (input.plan.offload.given && !fits(host_uses(input))) {
+        if (input.plan.has<OffloadPlan>() && !fits(host_uses(input))) {
             return nullptr;
         }
         out->rank_of = ranks_by_gpu(input);
@@ -288,7 +290,7 @@ class TrainingJob final : public JobModel {
             if (!divides(plan)) {
                 continue;
             }
-            if (plan.offload.given) {
+            if (plan.has<OffloadPlan>()) {
                 const double ranks = std::min(static_cast<double>(plan.ranks()), 1.0 * shape_.gpus_per_node);
                 if (!fits({{"", input_.host, 0, ranks,
                             tier_use(input_.model, plan, input_.software, *input_.host, ranks)}})) {
@@ -578,7 +580,7 @@ double checkpoint_bytes(const Scenario& s) {
     if (training.faults.checkpoint.size > 0) {
         return training.faults.checkpoint.size;
     }
-    if (training.plan.adapters.given) {
+    if (training.plan.has<AdapterPlan>()) {
         return kBytesPerParameter * trained_parameters(training.model, training.plan);
     }
     const double layers = training.model.hybrid()
@@ -642,7 +644,7 @@ void check_faults(const YamlNode& root, const Scenario& scenario, std::vector<Di
     if (faults.coding.given() && faults.recovery.shrinks) {
         refuse("coding", "'coding' of a job that 'shrinks' is not simulated: a code is made for a number of replicas");
     }
-    if ((faults.stragglers.given || faults.coding.given()) && training.plan.outer.given) {
+    if ((faults.stragglers.given || faults.coding.given()) && training.plan.has<OuterPlan>()) {
         refuse(faults.coding.given() ? "coding" : "stragglers",
                "replicas that are slow for single iterations are not simulated with 'plan.outer': its workers do not "
                "wait for each other in every step");

@@ -6,7 +6,9 @@
 #include "tools/driver/kinds/training.hpp"
 #include "tools/driver/kinds/training_input.hpp"
 #include "tools/driver/scenario.hpp"
-#include "workloads/training/memory/offload.hpp"
+#include "workloads/training/features/documents.hpp"
+#include "workloads/training/features/offload.hpp"
+#include "workloads/training/lowering/tiers.hpp"
 
 #include <fmt/format.h>
 
@@ -195,10 +197,10 @@ TrainingInput training_input(const Scenario& scenario, const std::vector<GroupDe
         input.groups = devices;
     }
     check_tiers(training.plan, hosts_of(input, devices), training.plan_mark);
-    input.host = training.plan.offload.given ? first.host : nullptr;
+    input.host = training.plan.has<OffloadPlan>() ? first.host : nullptr;
     check_groups(input);
     check_expert_groups(input);
-    if (const DocumentsPlan& documents = training.plan.documents; documents.given) {
+    if (const DocumentsPlan& documents = training.plan.feature<DocumentsPlan>(); documents.given) {
         const auto tensor = static_cast<std::uint32_t>(training.plan.tensor);
         input.documents = std::make_shared<const DocumentLayout>(lay_out_documents(
             training.model, training.plan,

@@ -98,46 +98,37 @@ std::vector<std::string> module_problems(const ModelSpec& model, const AdapterPl
 
 }  // namespace
 
-void describe(Fields& fields, AdapterPlan& adapters) {
-    fields.integer({"rank", "rank of the two matrices of an adapter", true, 1, 16'384}, adapters.rank);
+void AdapterPlan::describe(Fields& fields) {
+    fields.integer({"rank", "rank of the two matrices of an adapter", true, 1, 16'384}, rank);
     fields.text(
         {"modules", "products with an adapter, by commas: query, key, value or qkv, output; gate, up or gate_up, down"},
-        adapters.modules);
+        modules);
     fields.enumeration({"base", "format of the frozen weights of layers; nf4: 4 bits with double quantisation"},
-                       {"16-bit", "fp8", "nf4"}, adapters.base);
+                       {"16-bit", "fp8", "nf4"}, base);
 }
 
-std::vector<std::string> adapter_problems(const ModelSpec& model, const PlanSpec& plan) {
-    if (!plan.adapters.given) {
-        return {};
+void AdapterPlan::check(const ModelSpec& model, const PlanSpec& plan, PlanProblems& out) const {
+    for (const std::string& problem : module_problems(model, *this)) {
+        out.refuse(true, problem);
     }
-    std::vector<std::string> out = module_problems(model, plan.adapters);
-    const auto refuse = [&](bool wrong, const char* text) {
-        if (wrong) {
-            out.emplace_back(text);
-        }
-    };
-    refuse(model.experts.count > 0, "adapters of a model with experts are not modelled");
-    refuse(model.latent.kv_rank > 0, "adapters of latent attention are not modelled");
-    refuse(plan.offload.given, "adapters with offload are not modelled");
-    refuse(plan.sharding.given,
-           "adapters with sharding are not modelled: use zero: 3, with shard where nodes gather alone");
-    refuse(plan.outer.given, "adapters with outer are not modelled");
-    refuse(plan.zeroth_order.given, "adapters with zeroth_order are not modelled");
-    refuse(plan.compression.given, "adapters with compression are not modelled");
-    refuse(plan.adapters.base != BaseWeights::whole && plan.precision == Precision::fp4,
-           "adapters.base of fewer bits with precision: fp4 is not modelled");
-    refuse(plan.adapters.base == BaseWeights::nf4 && plan.precision == Precision::fp8,
-           "adapters.base: nf4 is widened to 16 bits before products: precision: bf16 or fp16");
-    return out;
+    out.refuse(base != BaseWeights::whole && plan.precision == Precision::fp4,
+               "adapters.base of fewer bits with precision: fp4 is not modelled");
+    out.refuse(base == BaseWeights::nf4 && plan.precision == Precision::fp8,
+               "adapters.base: nf4 is widened to 16 bits before products: precision: bf16 or fp16");
+}
+
+std::optional<RankWeights> AdapterPlan::own_weights(const ModelSpec& model, const PlanSpec& plan,
+                                                    const LayerMix& layers, double tables) const {
+    return RankWeights{layers.total() * adapter_weights(model, plan).all, 0,
+                       frozen_bytes(model, *this, layers.total(), tables) / static_cast<double>(plan.tensor)};
 }
 
 std::vector<AdapterShape> adapters_of(const ModelSpec& model, const PlanSpec& plan, LayerProduct product) {
     std::vector<AdapterShape> out;
-    if (!plan.adapters.given) {
+    if (!plan.has<AdapterPlan>()) {
         return out;
     }
-    const std::vector<std::string> given = names_in(plan.adapters.modules);
+    const std::vector<std::string> given = names_in(plan.feature<AdapterPlan>().modules);
     const auto cut = static_cast<double>(plan.tensor);
     for (const AdapterModule& module : modules()) {
         if (module.product == product && std::find(given.begin(), given.end(), module.name) != given.end()) {
@@ -151,7 +142,7 @@ std::vector<AdapterShape> adapters_of(const ModelSpec& model, const PlanSpec& pl
 
 AdapterWeights adapter_weights(const ModelSpec& model, const PlanSpec& plan) {
     AdapterWeights out;
-    const auto rank = static_cast<double>(plan.adapters.rank);
+    const auto rank = static_cast<double>(plan.feature<AdapterPlan>().rank);
     for (const LayerProduct product : kProducts) {
         for (const AdapterShape& one : adapters_of(model, plan, product)) {
             out.all += rank * (one.inputs + one.outputs);
@@ -162,7 +153,7 @@ AdapterWeights adapter_weights(const ModelSpec& model, const PlanSpec& plan) {
 }
 
 double trained_parameters(const ModelSpec& model, const PlanSpec& plan) {
-    if (!plan.adapters.given) {
+    if (!plan.has<AdapterPlan>()) {
         return model.parameters();
     }
     PlanSpec whole = plan;
@@ -181,13 +172,15 @@ double frozen_bytes(const ModelSpec& model, const AdapterPlan& adapters, double 
            2 * tables * model.embedding_parameters();
 }
 
-double flops_per_token(const ModelSpec& model, const PlanSpec& plan) {
-    if (!plan.adapters.given) {
-        return model.flops_per_token();
-    }
+std::optional<double> AdapterPlan::flops_per_token(const ModelSpec& model, const PlanSpec& plan) const {
     const double frozen = static_cast<double>(model.layers) * (model.layer_parameters() - 4 * hidden(model)) +
                           model.embedding_parameters();
     return model.flops_per_token() - 2 * frozen + 6 * trained_parameters(model, plan);
 }
+
+extern const FeatureRow kAdapters;
+const FeatureRow kAdapters = {"adapters",
+                              "low-rank adapters, which are trained while all other weights are frozen (LoRA, QLoRA)",
+                              make_feature<AdapterPlan>};
 
 }  // namespace orrery::training

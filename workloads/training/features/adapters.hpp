@@ -14,38 +14,29 @@
 // blocks of 64 with 8-bit scales, which have a 32-bit scale per 256: 4.127 bits a weight).
 // Validated by tests/workloads/training_adapters_test.cpp (closed forms) and `orrery validate energy`.
 
-#include "sim/base/namespaces.hpp"
+#include "workloads/training/plan/feature.hpp"
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-namespace orrery::config {
-class Fields;
-}
-
-namespace orrery::model {
-struct ModelSpec;
-}
-
 namespace orrery::training {
-
-struct PlanSpec;
 
 /// How frozen weights of layers are held.
 enum class BaseWeights { whole, fp8, nf4 };
 
-struct AdapterPlan {
-    bool given = false;
+struct AdapterPlan final : FeatureOf<AdapterPlan> {
     std::int64_t rank = 16;
     std::string modules = "query, key, value, output";  ///< products with an adapter, by commas
     BaseWeights base = BaseWeights::whole;
+
+    void describe(Fields& fields) override;
+    void check(const ModelSpec& model, const PlanSpec& plan, PlanProblems& out) const override;
+    [[nodiscard]] bool freezes() const override { return true; }
+    [[nodiscard]] std::optional<RankWeights> own_weights(const ModelSpec& model, const PlanSpec& plan,
+                                                         const LayerMix& layers, double tables) const override;
+    [[nodiscard]] std::optional<double> flops_per_token(const ModelSpec& model, const PlanSpec& plan) const override;
 };
-
-void describe(Fields& fields, AdapterPlan& adapters);
-
-/// What stops a plan with adapters, by sentence.
-[[nodiscard]] std::vector<std::string> adapter_problems(const ModelSpec& model, const PlanSpec& plan);
 
 /// Products of a layer, in the order of the forward pass: into attention's core, out of it, into the activation function, out of it.
 enum class LayerProduct { attention_in, attention_out, ffn_in, ffn_out };
@@ -70,8 +61,5 @@ struct AdapterWeights {
 [[nodiscard]] double base_bytes(const AdapterPlan& adapters);
 /// B of the frozen weights of so many layers and tables, on all tensor-parallel ranks together.
 [[nodiscard]] double frozen_bytes(const ModelSpec& model, const AdapterPlan& adapters, double layers, double tables);
-
-/// Model FLOPs of a token: those of the model, less the gradients of what is frozen, with those of the adapters.
-[[nodiscard]] double flops_per_token(const ModelSpec& model, const PlanSpec& plan);
 
 }  // namespace orrery::training

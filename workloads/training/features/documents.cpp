@@ -18,59 +18,53 @@
 
 namespace orrery::training {
 
-void describe(Fields& fields, DocumentsPlan& documents) {
+void DocumentsPlan::describe(Fields& fields) {
     fields.items(
-        {"lengths", "lengths of the documents, as they are drawn"}, documents.lengths,
-        [](Fields& inner, DocumentLength& one) {
+        {"lengths", "lengths of the documents, as they are drawn"}, lengths, [](Fields& inner, DocumentLength& one) {
             inner.integer({"tokens", "tokens of a document", true, 1, 1'000'000'000}, one.tokens);
             inner.number({"share", "relative frequency of documents of this length", false, 0, 1e15}, one.share);
         });
     fields.text({"trace", "a file of lengths in tokens, one a line, in the order of training; instead of lengths"},
-                documents.trace);
+                trace);
     fields.enumeration({"fill", "a sequence: a document and padding; documents that fill it; a document alone"},
-                       {"padded", "packed", "unpadded"}, documents.fill);
+                       {"padded", "packed", "unpadded"}, fill);
     fields.boolean({"balance", "sequences are dealt out to replicas by what they cost, not as they are drawn"},
-                   documents.balanced);
+                   balanced);
     fields.boolean({"dynamic_groups", "a long document is cut over as many ranks as it needs, all others over none"},
-                   documents.dynamic);
+                   dynamic);
 }
 
-std::vector<std::string> document_problems(const ModelSpec& model, const PlanSpec& plan) {
-    const DocumentsPlan& own = plan.documents;
-    std::vector<std::string> out;
-    if (!own.given) {
-        return out;
-    }
-    const auto refuse = [&](bool wrong, const std::string& text) {
-        if (wrong) {
-            out.push_back(text);
-        }
-    };
-    const bool cut = own.fill != DocumentFill::padded;
-    refuse(own.lengths.empty() == own.trace.empty(), "documents need lengths or a trace of them, and not both");
+void DocumentsPlan::check(const ModelSpec& model, const PlanSpec& plan, PlanProblems& out) const {
+    const bool cut = fill != DocumentFill::padded;
+    out.refuse(lengths.empty() == trace.empty(), "documents need lengths or a trace of them, and not both");
     double shares = 0;
-    for (const DocumentLength& one : own.lengths) {
+    for (const DocumentLength& one : lengths) {
         shares += one.share;
-        refuse(one.tokens > model.sequence,
-               fmt::format("documents of {} tokens do not fit into a sequence of {}", one.tokens, model.sequence));
+        out.refuse(one.tokens > model.sequence,
+                   fmt::format("documents of {} tokens do not fit into a sequence of {}", one.tokens, model.sequence));
     }
-    refuse(!own.lengths.empty() && shares <= 0, "documents: the shares of lengths must not all be 0");
-    refuse(cut && plan.attention == AttentionKernel::unfused,
-           "documents that are packed or unpadded need attention: flash, flash2 or flash1");
-    refuse(own.fill == DocumentFill::unpadded && (plan.pipeline > 1 || plan.context > 1),
-           "documents without padding (fill: unpadded) need pipeline 1 and context 1");
-    refuse(own.balanced && !cut,
-           "documents: balance needs fill: packed or unpadded, as padded sequences cost the same");
-    refuse(own.dynamic && (own.fill != DocumentFill::packed || plan.pipeline > 1),
-           "documents: dynamic_groups need fill: packed and pipeline 1");
-    refuse(own.dynamic && own.balanced, "documents: dynamic_groups balance by themselves: leave balance out");
-    refuse((own.dynamic || own.fill == DocumentFill::unpadded) && model.experts.count > 0,
-           "documents: ranks with unlike numbers of tokens (dynamic_groups, unpadded) are not modelled with experts");
-    refuse(cut && model.latent.kv_rank > 0 && plan.context > 1, "documents: latent attention is not cut over ranks");
-    refuse(plan.offload.given || plan.zeroth_order.given || plan.copies() > 1,
-           "documents with offload, zeroth_order or a schedule from both ends are not modelled");
-    return out;
+    out.refuse(!lengths.empty() && shares <= 0, "documents: the shares of lengths must not all be 0");
+    out.refuse(plan.context > 1 && plan.context_exchange != ContextExchange::ring,
+               "documents are cut over ranks in rings: context_exchange: ring");
+    out.refuse(cut && plan.attention == AttentionKernel::unfused,
+               "documents that are packed or unpadded need attention: flash, flash2 or flash1");
+    out.refuse(fill == DocumentFill::unpadded && (plan.pipeline > 1 || plan.context > 1),
+               "documents without padding (fill: unpadded) need pipeline 1 and context 1");
+    out.refuse(balanced && !cut,
+               "documents: balance needs fill: packed or unpadded, as padded sequences cost the same");
+    out.refuse(dynamic && (fill != DocumentFill::packed || plan.pipeline > 1),
+               "documents: dynamic_groups need fill: packed and pipeline 1");
+    out.refuse(dynamic && balanced, "documents: dynamic_groups balance by themselves: leave balance out");
+    out.refuse(
+        (dynamic || fill == DocumentFill::unpadded) && model.experts.count > 0,
+        "documents: ranks with unlike numbers of tokens (dynamic_groups, unpadded) are not modelled with experts");
+    out.refuse(cut && model.latent.kv_rank > 0 && plan.context > 1,
+               "documents: latent attention is not cut over ranks");
 }
+
+extern const FeatureRow kDocuments;
+const FeatureRow kDocuments = {"documents", "lengths of what is trained on, and how they fill sequences and ranks",
+                               make_feature<DocumentsPlan>};
 
 double document_flops(const ModelSpec& model, const PlanSpec& plan, double length) {
     ModelSpec one = model;
@@ -178,13 +172,14 @@ class Layout {
   public:
     Layout(const ModelSpec& model, const PlanSpec& plan, std::uint32_t node_columns)
         : model_(model), plan_(plan), node_columns_(std::max(1U, node_columns)) {
-        out_.columns = static_cast<std::uint32_t>(plan.documents.dynamic ? plan.data * plan.context : plan.data);
+        out_.columns =
+            static_cast<std::uint32_t>(plan.feature<DocumentsPlan>().dynamic ? plan.data * plan.context : plan.data);
         out_.micro_batches = static_cast<std::uint32_t>(plan.micro_batches());
     }
 
     DocumentLayout fixed(std::vector<Sequence> sequences) {
         count(sequences);
-        if (plan_.documents.balanced) {
+        if (plan_.feature<DocumentsPlan>().balanced) {
             sequences = dealt(std::move(sequences));
         }
         const auto together = static_cast<std::size_t>(plan_.micro_batch);
@@ -198,7 +193,7 @@ class Layout {
                     tokens += static_cast<double>(length);
                 }
             }
-            const bool whole = plan_.documents.fill == DocumentFill::packed;
+            const bool whole = plan_.feature<DocumentsPlan>().fill == DocumentFill::packed;
             const double rows =
                 whole ? static_cast<double>(together) * static_cast<double>(model_.sequence) / cut : tokens;
             add(load_of(rows, lengths, cut));
@@ -400,18 +395,19 @@ class Layout {
 
 DocumentLayout lay_out_documents(const ModelSpec& model, const PlanSpec& plan, const std::vector<std::int64_t>& trace,
                                  std::uint64_t seed, std::uint32_t node_columns) {
-    Source source(plan.documents, trace, seed);
+    Source source(plan.feature<DocumentsPlan>(), trace, seed);
     const auto sequences = static_cast<std::size_t>(plan.global_batch);
     Layout layout(model, plan, node_columns);
-    if (plan.documents.fill == DocumentFill::packed) {
+    if (plan.feature<DocumentsPlan>().fill == DocumentFill::packed) {
         std::vector<Sequence> packs = pack(source, sequences, model.sequence);
-        return plan.documents.dynamic ? layout.dynamic(packs) : layout.fixed(std::move(packs));
+        return plan.feature<DocumentsPlan>().dynamic ? layout.dynamic(packs) : layout.fixed(std::move(packs));
     }
     std::vector<Sequence> alone(sequences);
     for (Sequence& sequence : alone) {
         sequence.push_back(source.next());
     }
-    return plan.documents.fill == DocumentFill::padded ? layout.padded(alone) : layout.fixed(std::move(alone));
+    return plan.feature<DocumentsPlan>().fill == DocumentFill::padded ? layout.padded(alone)
+                                                                      : layout.fixed(std::move(alone));
 }
 
 }  // namespace orrery::training

@@ -17,23 +17,14 @@
 // fit, block-diagonal attention); Zeng et al., "Boosting Distributed Training Performance of the Unpadded BERT Model", arXiv:2208.08124.
 // Validated by tests/workloads/document_lengths_test.cpp: closed forms of padding, sums of squares, bounds of balance.
 
-#include "sim/base/namespaces.hpp"
+#include "workloads/training/plan/feature.hpp"
 
 #include <compare>
 #include <cstdint>
 #include <string>
 #include <vector>
 
-namespace orrery::config {
-class Fields;
-}
-namespace orrery::model {
-struct ModelSpec;
-}
-
 namespace orrery::training {
-
-struct PlanSpec;
 
 enum class DocumentFill { padded, packed, unpadded };
 
@@ -43,19 +34,16 @@ struct DocumentLength {
     double share = 1;
 };
 
-struct DocumentsPlan {
-    bool given = false;
+struct DocumentsPlan final : FeatureOf<DocumentsPlan> {
     std::vector<DocumentLength> lengths;
     std::string trace;  ///< a file of lengths, one a line, in the order of training
     DocumentFill fill = DocumentFill::packed;
     bool balanced = false;  ///< sequences are dealt out by what they cost
     bool dynamic = false;   ///< long documents are cut over as many ranks as they need
+
+    void describe(Fields& fields) override;
+    void check(const ModelSpec& model, const PlanSpec& plan, PlanProblems& out) const override;
 };
-void describe(Fields& fields, DocumentsPlan& documents);
-
-/// What stops a plan with documents, by sentence.
-[[nodiscard]] std::vector<std::string> document_problems(const ModelSpec& model, const PlanSpec& plan);
-
 /// Documents of one length in a micro-batch of a rank, each cut over so many ranks.
 struct DocumentPiece {
     double length = 0;

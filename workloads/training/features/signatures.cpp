@@ -9,7 +9,7 @@
 
 namespace orrery::training {
 
-static void describe(Fields& fields, GridDimension& one) {
+static void describe_dimension(Fields& fields, GridDimension& one) {
     const std::vector<std::string> names = {"S0", "S1", "B"};
     fields.integer({"ranks", "along this dimension", true, 1, 1'000'000}, one.ranks);
     fields.enumeration({"activations", "split by samples (S0) or tokens (S1), or broadcast (B)"}, names,
@@ -22,9 +22,9 @@ static void describe(Fields& fields, GridDimension& one) {
     fields.enumeration({"optimizer", "states of the optimizer: split (S0) or broadcast (B)"}, names, one.optimizer);
 }
 
-void describe(Fields& fields, SignaturePlan& signatures) {
-    fields.items({"grid", "dimensions of the ranks of a stage, the outermost first"}, signatures.grid,
-                 [](Fields& inner, GridDimension& one) { describe(inner, one); });
+void SignaturePlan::describe(Fields& fields) {
+    fields.items({"grid", "dimensions of the ranks of a stage, the outermost first"}, grid,
+                 [](Fields& inner, GridDimension& one) { describe_dimension(inner, one); });
 }
 
 namespace {
@@ -67,17 +67,14 @@ std::int64_t zero_of(const GridDimension& one) {
 
 }  // namespace
 
-std::vector<std::string> apply_signatures(PlanSpec& plan) {
+std::vector<std::string> SignaturePlan::resolve(PlanSpec& plan) const {
     std::vector<std::string> out;
-    if (!plan.signatures.given) {
-        return out;
-    }
     std::int64_t degrees[3] = {1, 1, 1};
     std::int64_t zero = -1;
     int sequence = -1;
     Meaning last = Meaning::data;
-    for (std::size_t i = 0; i < plan.signatures.grid.size(); ++i) {
-        const GridDimension& one = plan.signatures.grid[i];
+    for (std::size_t i = 0; i < grid.size(); ++i) {
+        const GridDimension& one = grid[i];
         const std::optional<Meaning> meaning = meaning_of(one);
         if (!meaning) {
             out.push_back(
@@ -108,7 +105,7 @@ std::vector<std::string> apply_signatures(PlanSpec& plan) {
             sequence = split;
         }
     }
-    if (plan.signatures.grid.empty()) {
+    if (grid.empty()) {
         out.emplace_back("signatures need a grid of at least one dimension");
     }
     const auto set = [&](const char* name, std::int64_t& degree, std::int64_t value, std::int64_t unsaid) {
@@ -127,5 +124,10 @@ std::vector<std::string> apply_signatures(PlanSpec& plan) {
     plan.sequence_parallel = plan.sequence_parallel || sequence == 1;
     return out;
 }
+
+extern const FeatureRow kSignatures;
+const FeatureRow kSignatures = {
+    "signatures", "layout of tensors over the ranks of a stage, in place of tensor, context, data and zero",
+    make_feature<SignaturePlan>};
 
 }  // namespace orrery::training

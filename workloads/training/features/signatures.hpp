@@ -15,19 +15,13 @@
 // Source: Yuan et al., "OneFlow: Redesign the Distributed Deep Learning Framework from Scratch", arXiv:2110.15032, section 3.1.
 // Validated by tests/workloads/signatures_test.cpp: equivalent plans run the same step.
 
-#include "sim/base/namespaces.hpp"
+#include "workloads/training/plan/feature.hpp"
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-namespace orrery::config {
-class Fields;
-}
-
 namespace orrery::training {
-
-struct PlanSpec;
 
 enum class Signature { split_0, split_1, broadcast };
 
@@ -40,14 +34,11 @@ struct GridDimension {
     Signature optimizer = Signature::broadcast;
 };
 
-struct SignaturePlan {
-    bool given = false;
+struct SignaturePlan final : FeatureOf<SignaturePlan> {
     std::vector<GridDimension> grid;  ///< outermost first
+
+    void describe(Fields& fields) override;
+    /// Gives the plan the degrees that the signatures name. Degrees that the plan names besides must be the same.
+    [[nodiscard]] std::vector<std::string> resolve(PlanSpec& plan) const override;
 };
-void describe(Fields& fields, SignaturePlan& signatures);
-
-/// Gives the plan the degrees that its signatures name; returns what stops it, by sentence. Degrees that the plan names besides must
-/// be the same.
-[[nodiscard]] std::vector<std::string> apply_signatures(PlanSpec& plan);
-
 }  // namespace orrery::training

@@ -12,29 +12,30 @@
 // liangyuwang/zo2@694a136, zo2/optimizer/mezo_sgd/zo.py (kernels of an update and of a perturbation).
 // Validated by tests/workloads/zeroth_order_test.cpp (closed forms).
 
-#include "sim/config/fields.hpp"
+#include "workloads/training/plan/feature.hpp"
 
 #include <string>
 #include <vector>
 
 namespace orrery::training {
 
-struct PlanSpec;
-
-struct ZerothOrderPlan {
-    bool given = false;
+struct ZerothOrderPlan final : FeatureOf<ZerothOrderPlan> {
     std::int64_t perturbation = 1;  ///< ranks that the two passes are divided over
 
     /// Forward passes of a micro-batch on a rank.
     [[nodiscard]] std::int64_t passes() const { return given ? 2 / perturbation : 1; }
     /// Times that a rank changes a weight by the random direction of this step: once before each pass, and back.
     [[nodiscard]] std::int64_t perturbations() const { return passes() + 1; }
+
+    void describe(Fields& fields) override;
+    void check(const ModelSpec& model, const PlanSpec& plan, PlanProblems& out) const override;
+    [[nodiscard]] std::int64_t sharers() const override { return perturbation; }
+    [[nodiscard]] double passes_share() const override { return 2.0 / 3; }
+    [[nodiscard]] bool sums_gradients() const override { return false; }
+    [[nodiscard]] bool by_layer(const PlanSpec&) const override { return true; }
+    void states(const ModelSpec& model, const PlanSpec& plan, const RankWeights& held, MemoryUse& use) const override;
+    void keep(const PlanSpec& plan, KeptActivations& use) const override;
 };
-
-void describe(Fields& fields, ZerothOrderPlan& plan);
-
-/// What can never be right about the plan's steps.
-[[nodiscard]] std::vector<std::string> zeroth_order_problems(const PlanSpec& plan, bool has_experts);
 
 /// B that one change of a weight by a random direction moves, and the kernels of it; `update`: with weight decay.
 struct DirectionKernels {

@@ -1,5 +1,7 @@
 #include "workloads/training/lowering/lower.hpp"
 
+#include "workloads/training/features/adapters.hpp"
+#include "workloads/training/features/offload.hpp"
 #include "workloads/training/lowering/lowering.hpp"
 
 #include <fmt/format.h>
@@ -89,7 +91,7 @@ void Lowering::add_costs() {
 void Lowering::require_size() const {
     constexpr double kMostTasks = 2e8;
     const bool by_unit = in_.plan.zero == 3 || in_.plan.by_layer();
-    const double of_unit = in_.plan.offload.given ? 16 : 5;
+    const double of_unit = in_.plan.has<OffloadPlan>() ? 16 : 5;
     const double units = static_cast<double>(in_.model.encoder.layers + in_.model.layers + 2);
     const double passes = by_unit ? of_unit * units / stages_ : 4.0 * chunks_;
     const std::uint32_t ranks = copies_ ? ranks_of_block() : per_stage();
@@ -617,7 +619,7 @@ void Lowering::finish_step(const TaskLists& reduced, const std::vector<RankWeigh
     // Where stages begin the next iteration one after another they take the step and check the norm behind it: each waits for its
     // own gradients alone.
     const bool all_wait = !plan.schedule->staggers || stages_ == 1;
-    if (plan.adapters.given && plan.tensor > 1) {
+    if (plan.has<AdapterPlan>() && plan.tensor > 1) {
         sum_adapters(stage_parameters);
     }
     for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
@@ -666,30 +668,16 @@ std::uint32_t folding_set(const TrainingInput& in) {
     return whole_nodes && per_replica * data % gpus == 0 && data % candidate == 0 ? candidate : data;
 }
 
-std::vector<std::uint32_t> split_layers(std::int64_t layers, std::int64_t chunks) {
-    const bool ends_count = layers % chunks != 0 && (layers + 2) % chunks == 0 && chunks > 1;
-    const std::int64_t total = ends_count ? layers + 2 : layers;
-    std::vector<std::uint32_t> out(static_cast<std::size_t>(chunks), static_cast<std::uint32_t>(total / chunks));
-    for (std::int64_t i = 0; i < total % chunks; ++i) {
-        ++out[static_cast<std::size_t>(i)];
-    }
-    if (ends_count) {
-        --out.front();
-        --out.back();
-    }
-    return out;
-}
-
 // Of what makes ranks of a stage unlike, all but their transfers: those are seen as they are lowered.
 static bool ranks_may_be_alike(const TrainingInput& in) {
     return in.slow.empty() && in.spells.empty() && in.unlike == 0 && in.documents == nullptr &&
-           !in.plan.offload.given && in.plan.stage_ranks() > 1;
+           !in.plan.has<OffloadPlan>() && in.plan.stage_ranks() > 1;
 }
 
 // Outer steps go by what inner ones leave of each link.
 static bool ranks_may_fold(const TrainingInput& in) {
     return in.fold && in.fabric.full_bisection() && in.paths == PathChoice::spray && !in.routes_flows && !in.in_order &&
-           ranks_may_be_alike(in) && !in.plan.outer.given;
+           ranks_may_be_alike(in) && in.plan.islands() == 1;
 }
 
 TrainingGraph lower(const TrainingInput& input, const NodeMemories* memory) {
@@ -705,13 +693,6 @@ TrainingGraph lower(const TrainingInput& input, const NodeMemories* memory) {
         }
     }
     throw InternalError("an iteration of all ranks was not lowered");
-}
-
-std::vector<std::uint32_t> layers_of_parts(const ModelSpec& model, const PlanSpec& plan) {
-    if (plan.stages.empty()) {
-        return split_layers(model.layers, plan.parts());
-    }
-    return {plan.stages.begin(), plan.stages.end()};
 }
 
 }  // namespace orrery::training

@@ -19,6 +19,7 @@
 #include "sim/engine/slow_spells.hpp"
 #include "sim/network/node_memory.hpp"
 #include "sim/network/placement.hpp"
+#include "workloads/training/features/documents.hpp"
 #include "workloads/training/memory/memory.hpp"
 #include "workloads/training/passes/pass_cost.hpp"
 #include "workloads/training/plan/rank_map.hpp"
@@ -124,13 +125,6 @@ struct TrainingGraph {
     std::vector<double> held;
     double hardware_flops = 0;  ///< of one simulated stage set, recomputation included, per GPU on average
 };
-
-/// Layers of each part of a model, in order. Where layers + 2 divides, the embedding and the head count as layers of the first and
-/// last part.
-[[nodiscard]] std::vector<std::uint32_t> split_layers(std::int64_t layers, std::int64_t chunks);
-
-/// Those of each part of the model, in order: as the plan says, or split.
-[[nodiscard]] std::vector<std::uint32_t> layers_of_parts(const ModelSpec& model, const PlanSpec& plan);
 
 /// Replicas in the smallest set that can stand for all others, as it shares nodes with nobody; all of them: nothing folds.
 [[nodiscard]] std::uint32_t folding_set(const TrainingInput& input);

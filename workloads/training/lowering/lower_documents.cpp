@@ -1,5 +1,6 @@
 // What documents of unlike lengths change in an iteration: prices by rank and micro-batch, and ranks that wait for each other.
 
+#include "workloads/training/features/documents.hpp"
 #include "workloads/training/lowering/lowering.hpp"
 
 namespace orrery::training {
@@ -10,7 +11,7 @@ std::uint32_t Lowering::kind_on(std::uint32_t rank) const {
         return rank_kind_[rank];
     }
     const std::uint32_t place = rank % per_stage() / tensor_;  // among context ranks of replicas
-    const std::uint32_t column = in_.plan.documents.dynamic ? place : place / context_;
+    const std::uint32_t column = in_.plan.feature<DocumentsPlan>().dynamic ? place : place / context_;
     return in_.documents
         ->of[std::size_t{column} * in_.documents->micro_batches + static_cast<std::uint32_t>(micro_batch)];
 }

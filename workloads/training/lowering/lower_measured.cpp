@@ -64,7 +64,7 @@ MeasuredPipeline Lowering::measure(const std::vector<Layers>& layers) {
         const double updated = updated_weights(in_.plan, weights);
         out.step.push_back(slowest(stage, [&] { return cost().optimizer(updated, weights.total()); }).ps());
     }
-    out.ends_meet = in_.model.tied_embeddings && !in_.plan.adapters.given;
+    out.ends_meet = in_.model.tied_embeddings && !in_.plan.frozen();
     if (out.ends_meet) {
         const std::uint32_t last = (stages_ - 1) * per_stage();
         const Group group{{0, last}, {in_.placement.gpu(out_.ranks[0]), in_.placement.gpu(out_.ranks[last])}};

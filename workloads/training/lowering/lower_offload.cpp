@@ -1,4 +1,5 @@
 #include "workloads/training/lowering/lower_offload.hpp"
+#include "workloads/training/features/offload.hpp"
 
 #include <algorithm>
 
@@ -11,16 +12,16 @@ constexpr double kWeightBytes = 2;  // of the weight in 16 bits
 
 OffloadLowering::OffloadLowering(const TrainingInput& input, const NodeMemories* memory, RankCopies ranks)
     : UnitLowering(input, ranks),
-      memory_(input.plan.offload.given ? memory : nullptr),
+      memory_(input.plan.has<OffloadPlan>() ? memory : nullptr),
       fetched_(rank_count()),
       kept_(rank_count()),
       updates_(rank_count()),
       ends_(rank_count()) {
-    ORRERY_ASSERT(!input.plan.offload.given || (memory != nullptr && input.host != nullptr));
+    ORRERY_ASSERT(!input.plan.has<OffloadPlan>() || (memory != nullptr && input.host != nullptr));
 }
 
 std::size_t OffloadLowering::gradient_home(std::uint32_t rank) const {
-    const OffloadPlan& plan = in_.plan.offload;
+    const OffloadPlan& plan = in_.plan.feature<OffloadPlan>();
     if (plan.gradients.given) {
         return home(rank, host(rank).find(plan.gradients.tier));
     }
@@ -79,7 +80,7 @@ TaskId OffloadLowering::take(std::uint32_t rank, std::size_t tier, const char* n
 
 OffloadLowering::Tasks OffloadLowering::window(std::uint32_t rank) const {
     const Tasks& passes = out_.compute[rank];
-    const auto ahead = static_cast<std::size_t>(in_.plan.offload.prefetch) + 1;
+    const auto ahead = static_cast<std::size_t>(in_.plan.feature<OffloadPlan>().prefetch) + 1;
     return passes.size() >= ahead ? Tasks{passes[passes.size() - ahead]} : Tasks();
 }
 
@@ -92,12 +93,12 @@ void OffloadLowering::begin_offload(std::vector<double> shares) {
     for (Tasks& kept : kept_) {
         kept.assign(shares_.size(), TaskId());
     }
-    if (in_.plan.offload.optimizer.away() > 0) {
+    if (in_.plan.feature<OffloadPlan>().optimizer.away() > 0) {
         for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
             update_demands_.push_back(out_.graph.add_demands(tiers_of(rank).update(gpu(rank), update_traffic(rank))));
         }
     }
-    if (in_.plan.offload.step == OptimizerStep::delayed) {
+    if (in_.plan.feature<OffloadPlan>().step == OptimizerStep::delayed) {
         add_updates();
     }
 }
@@ -109,7 +110,7 @@ void OffloadLowering::fetch_parameters(std::uint32_t unit, TaskLists& inputs) {
     const double bytes = kWeightBytes * shares_[unit];
     for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
         fetched_[rank].clear();
-        in_.plan.offload.parameters.each([&](const std::string& tier, double share) {
+        in_.plan.feature<OffloadPlan>().parameters.each([&](const std::string& tier, double share) {
             if (bytes > 0) {
                 fetched_[rank].push_back(
                     bring(rank, host(rank).find(tier), "fetch weights", share * bytes, window(rank)));
@@ -126,7 +127,7 @@ void OffloadLowering::store_activations(std::uint32_t unit) {
     }
     const double bytes = layer_activations(in_.model, in_.plan, in_.software);
     for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
-        in_.plan.offload.activations.each([&](const std::string& tier, double share) {
+        in_.plan.feature<OffloadPlan>().activations.each([&](const std::string& tier, double share) {
             kept_[rank][unit] =
                 take(rank, host(rank).find(tier), "store activations", share * bytes, {out_.compute[rank].back()});
             ends_[rank].push_back(kept_[rank][unit]);
@@ -139,7 +140,7 @@ void OffloadLowering::store_parameters(std::uint32_t unit) {
         return;
     }
     for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
-        in_.plan.offload.parameters.each([&](const std::string& tier, double share) {
+        in_.plan.feature<OffloadPlan>().parameters.each([&](const std::string& tier, double share) {
             ends_[rank].push_back(take(rank, host(rank).find(tier), "store weights",
                                        share * kWeightBytes * shares_[unit], {out_.compute[rank].back()}));
         });
@@ -152,7 +153,7 @@ void OffloadLowering::fetch_activations(std::uint32_t unit, TaskLists& inputs) {
     }
     const double bytes = layer_activations(in_.model, in_.plan, in_.software);
     for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
-        in_.plan.offload.activations.each([&](const std::string& tier, double share) {
+        in_.plan.feature<OffloadPlan>().activations.each([&](const std::string& tier, double share) {
             Tasks after = window(rank);
             after.push_back(kept_[rank][unit]);
             inputs[rank].push_back(bring(rank, host(rank).find(tier), "fetch activations", share * bytes, after));
@@ -178,10 +179,10 @@ TaskId OffloadLowering::accumulate(std::uint32_t rank, std::size_t tier, double 
 }
 
 void OffloadLowering::store_gradients(std::uint32_t unit, std::uint32_t micro_batch, TaskLists& scattered) {
-    if (memory_ == nullptr || in_.plan.offload.optimizer.away() <= 0) {
+    if (memory_ == nullptr || in_.plan.feature<OffloadPlan>().optimizer.away() <= 0) {
         return;
     }
-    const OffloadPlan& plan = in_.plan.offload;
+    const OffloadPlan& plan = in_.plan.feature<OffloadPlan>();
     const double bytes = bytes_of(in_.plan.gradient_precision) * shares_[unit];
     const bool last = micro_batch + 1 == micro_batches_;
     for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
@@ -214,7 +215,7 @@ void OffloadLowering::store_gradients(std::uint32_t unit, std::uint32_t micro_ba
 
 // Per weight that the host updates.
 std::vector<NodeMemory::Traffic> OffloadLowering::update_traffic(std::uint32_t rank) const {
-    const OffloadPlan& plan = in_.plan.offload;
+    const OffloadPlan& plan = in_.plan.feature<OffloadPlan>();
     std::vector<NodeMemory::Traffic> out;
     const double away = plan.optimizer.away();
     plan.optimizer.each([&](const std::string& tier, double share) {
@@ -241,7 +242,7 @@ std::vector<NodeMemory::Traffic> OffloadLowering::update_traffic(std::uint32_t r
 }
 
 void OffloadLowering::update(std::uint32_t rank, std::uint32_t unit, double weights) {
-    const OffloadPlan& plan = in_.plan.offload;
+    const OffloadPlan& plan = in_.plan.feature<OffloadPlan>();
     const double away = plan.optimizer.away();
     Tasks gate;
     if (plan.step == OptimizerStep::synchronous) {
@@ -292,7 +293,7 @@ void OffloadLowering::update(std::uint32_t rank, std::uint32_t unit, double weig
 
 // In the order in which gradients come.
 void OffloadLowering::add_updates() {
-    const double away = in_.plan.offload.optimizer.away();
+    const double away = in_.plan.feature<OffloadPlan>().optimizer.away();
     for (std::uint32_t rank = 0; away > 0 && rank < rank_count(); ++rank) {
         for (std::size_t unit = shares_.size(); unit-- > 0;) {
             if (shares_[unit] > 0) {
@@ -319,10 +320,10 @@ void OffloadLowering::finish_offloaded(const TaskLists& reduced, double updated)
             }
         }
     }
-    if (in_.plan.offload.step != OptimizerStep::delayed) {
+    if (in_.plan.feature<OffloadPlan>().step != OptimizerStep::delayed) {
         add_updates();
     }
-    const double own = 1 - in_.plan.offload.optimizer.away();
+    const double own = 1 - in_.plan.feature<OffloadPlan>().optimizer.away();
     if (own > 0) {
         const std::uint32_t price = add_prices([&] { return cost().optimizer(own * updated, own * updated); });
         for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {

@@ -10,7 +10,7 @@
 // Sources: as offload_spec.hpp. Validated by tests/workloads/offload_test.cpp (closed forms).
 
 #include "workloads/training/lowering/lowering_units.hpp"
-#include "workloads/training/memory/node_memories.hpp"
+#include "workloads/training/lowering/node_memories.hpp"
 
 #include <array>
 

@@ -1,3 +1,4 @@
+#include "workloads/training/features/compression.hpp"
 #include "workloads/training/lowering/lowering_pipeline.hpp"
 #include "workloads/training/schedules/search.hpp"
 
@@ -48,10 +49,10 @@ void PipelineLowering::add_tasks() {
     if (!by_unit()) {
         reduce_gradients();
     }
-    if (!in_.plan.ends_meet() && in_.model.tied_embeddings && !cuts_vocabulary() && !in_.plan.adapters.given) {
+    if (!in_.plan.ends_meet() && in_.model.tied_embeddings && !cuts_vocabulary() && !in_.plan.frozen()) {
         reduce_embeddings();
     }
-    if (in_.plan.compression.given) {
+    if (in_.plan.has<CompressionPlan>()) {
         add_up_gradients();
     }
     std::vector<RankWeights> totals;
@@ -221,7 +222,7 @@ std::vector<PipelineLowering::Bucket> PipelineLowering::buckets_of(std::uint32_t
             });
         }
         out.push_back({price, held, label_of(place, layers, begins, ends, work)});
-        if (backward && in_.plan.compression.given) {
+        if (backward && in_.plan.has<CompressionPlan>()) {
             out.back().compress = add_prices([&] { return traffic(compress_traffic(in_.plan, held.total())); });
         }
     }
@@ -285,7 +286,7 @@ void PipelineLowering::add_passes() {
     ends_.resize(rank_count());
     unit_tasks_.resize(by_unit() ? rank_count() : 0);
     unit_steps_.resize(stages_);
-    if (in_.plan.compression.given) {
+    if (in_.plan.has<CompressionPlan>()) {
         chosen_ = out_.graph.name("choose gradients");
     }
     final_.assign(rank_count(), std::vector<std::vector<TaskId>>(chunks_));

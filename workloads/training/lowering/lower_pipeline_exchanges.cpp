@@ -1,3 +1,4 @@
+#include "workloads/training/features/compression.hpp"
 #include "workloads/training/lowering/lowering_pipeline.hpp"
 
 #include <algorithm>
@@ -203,7 +204,7 @@ void PipelineLowering::reduce_gradients() {
                 reduced_[member].push_back(id);
             }
         };
-        if (!in_.plan.compression.given) {
+        if (!in_.plan.has<CompressionPlan>()) {
             exchange(op, bytes * weights);
             return;
         }

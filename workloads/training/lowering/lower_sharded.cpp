@@ -1,3 +1,5 @@
+#include "workloads/training/features/offload.hpp"
+#include "workloads/training/features/zeroth_order.hpp"
 #include "workloads/training/lowering/lower_offload.hpp"
 
 namespace orrery::training {
@@ -15,7 +17,7 @@ class ShardedLowering final : public OffloadLowering {
 
   private:
     void add_tasks() override {
-        if (in_.plan.zeroth_order.given) {
+        if (in_.plan.has<ZerothOrderPlan>()) {
             add_zeroth_order();
             return;
         }
@@ -34,7 +36,7 @@ class ShardedLowering final : public OffloadLowering {
         }
         const RankWeights held =
             parameters(with_encoder({0, static_cast<std::uint32_t>(in_.model.layers)}), tables_of(true, true));
-        if (in_.plan.offload.given) {
+        if (in_.plan.has<OffloadPlan>()) {
             finish_offloaded(reduced_, updated_weights(in_.plan, held));
         } else {
             finish_step(reduced_, {held});
@@ -77,7 +79,7 @@ class ShardedLowering final : public OffloadLowering {
     [[nodiscard]] Price visit_price(std::uint32_t index) {
         const Unit unit = unit_of(index);
         Price price = chunk_price(layers_of(index), index == front_, index + 1 == units_, PassWork::forward) *
-                      static_cast<double>(in_.plan.zeroth_order.passes());
+                      static_cast<double>(in_.plan.feature<ZerothOrderPlan>().passes());
         price += cost().zeroth_order(unit.weights.total());
         add_costs(price, 0, unit, false, true, false);
         return price;

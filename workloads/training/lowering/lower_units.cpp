@@ -1,3 +1,4 @@
+#include "workloads/training/features/sharding.hpp"
 #include "workloads/training/lowering/lowering_units.hpp"
 
 namespace orrery::training {
@@ -7,8 +8,8 @@ UnitLowering::UnitLowering(const TrainingInput& input, RankCopies ranks)
     const ShardDegrees degrees = degrees_of(input.plan);
     const auto count_of = [](std::int64_t count) { return static_cast<std::uint32_t>(count); };
     scatter_ = first_hop_ = count_of(degrees.gradients);
-    share_ = input.plan.sharding.given ? count_of(degrees.weights) : scatter_;
-    states_ = input.plan.sharding.given ? count_of(degrees.optimizer) : scatter_;
+    share_ = input.plan.has<ShardingPlan>() ? count_of(degrees.weights) : scatter_;
+    states_ = input.plan.has<ShardingPlan>() ? count_of(degrees.optimizer) : scatter_;
     if (!by_unit()) {
         return;
     }
@@ -93,7 +94,7 @@ double UnitLowering::copy_time(const Unit& unit, bool backward, bool gathered, b
 // Of weights: a rank's share is read and rounded, what is gathered is read and widened. Of gradients: all are read and rounded; what
 // came from inside the node is read, added up and rounded again; what came from other nodes is read, and the sums are written.
 double UnitLowering::quantise_traffic(const Unit& unit, bool backward, bool gathered, bool reduced) const {
-    const ShardingPlan& plan = in_.plan.sharding;
+    const ShardingPlan& plan = in_.plan.feature<ShardingPlan>();
     double bytes = 0;
     const double shared = backward && plan.secondary > 0 ? static_cast<double>(plan.secondary) : share_;
     if (plan.weight_bits > 0 && gathered && shared > 1) {

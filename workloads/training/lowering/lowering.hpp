@@ -76,7 +76,7 @@ class Lowering {
     /// Ranks that hold the same weights and agree on them in every step: data-parallel replicas (of a worker, where a plan has
     /// outer steps) and, with them, context-parallel ranks.
     [[nodiscard]] std::uint32_t width() const {
-        return data_ * context_ / static_cast<std::uint32_t>(in_.plan.outer.workers);
+        return data_ * context_ / static_cast<std::uint32_t>(in_.plan.islands());
     }
 
     /// Adds a price for each kind of rank, made while cost() is that of the kind; compute() takes that of its rank.

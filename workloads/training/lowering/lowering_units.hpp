@@ -9,6 +9,7 @@
 // first and then between them, rounded anew for each (ZeRO++, section 3.3), and what rounds and adds them is memory traffic.
 // Limits: kernels that add up between the two exchanges are booked with the pass before.
 
+#include "workloads/training/features/sharding.hpp"
 #include "workloads/training/lowering/lowering.hpp"
 
 #include <map>
@@ -65,7 +66,7 @@ class UnitLowering : public Lowering {
         std::vector<Group> updates;  ///< that share the optimizer states of one share of weights
         std::vector<Group> experts;
     };
-    [[nodiscard]] bool quantises() const { return in_.plan.sharding.gradient_bits > 0; }
+    [[nodiscard]] bool quantises() const { return in_.plan.feature<ShardingPlan>().gradient_bits > 0; }
     [[nodiscard]] double rounds(bool backward) const {
         const bool again = backward && in_.software.regathers && in_.plan.recompute == Recompute::full;
         return again ? 1 + in_.plan.recomputed(static_cast<double>(in_.model.layers)) : 1;

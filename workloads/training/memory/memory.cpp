@@ -1,6 +1,7 @@
 #include "workloads/training/memory/memory.hpp"
 
-#include "workloads/training/memory/offload.hpp"
+#include "workloads/training/features/adapters.hpp"
+#include "workloads/training/features/sharding.hpp"
 #include "workloads/training/plan/encoder.hpp"
 #include "workloads/training/plan/experts.hpp"
 #include "workloads/training/plan/state_space.hpp"
@@ -50,13 +51,14 @@ struct KeptInputs {
 };
 KeptInputs kept_inputs(const ModelSpec& model, const PlanSpec& plan) {
     KeptInputs out;
-    if (!plan.adapters.given) {
+    const auto& adapters = plan.feature<AdapterPlan>();
+    if (!adapters.given) {
         return out;
     }
     const auto count = [&](LayerProduct product) {
-        const std::size_t adapters = adapters_of(model, plan, product).size();
-        out.adapter_bytes += 2 * static_cast<double>(plan.adapters.rank) * static_cast<double>(adapters);
-        return adapters;
+        const std::size_t number = adapters_of(model, plan, product).size();
+        out.adapter_bytes += 2 * static_cast<double>(adapters.rank) * static_cast<double>(number);
+        return number;
     };
     (void)count(LayerProduct::attention_out);  // the core keeps its output itself
     out.norms = (count(LayerProduct::attention_in) > 0 ? 1 : 0) + (count(LayerProduct::ffn_in) > 0 ? 1 : 0);
@@ -132,22 +134,9 @@ MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const Software
     use.gradients = gradient * divided(degrees.gradients, plan.zero >= 2);
     use.optimizer = 12 * held.dense / static_cast<double>(degrees.optimizer) +
                     12 * held.experts / (plan.zero >= 1 ? expert_group : 1);
-    if (plan.zeroth_order.given) {
-        use.gradients = use.optimizer = 0;
-    }
-    if (plan.outer.given) {
-        // The weights of the last exchange and the outer momentum in 32 bits, shared by a worker's ranks, and a fragment on its way.
-        const double share = held.dense / static_cast<double>(plan.alike());
-        use.optimizer += 8 * share;
-        use.buffers += static_cast<double>(plan.outer.bits) / 8 * share / static_cast<double>(plan.outer.fragments);
-    }
-    if (plan.compression.given) {
-        use.gradients +=
-            8 * (1 - plan.compression.dense) * held.dense;  // its momentum and what was not sent, in 32 bits
-    }
     if (plan.zero >= 3) {
         const LayerMix one = largest_of(model, layers);
-        const double quantised = plan.sharding.weight_bits > 0 ? weight_wire_bytes(plan) : 0;
+        const double quantised = plan.feature<ShardingPlan>().weight_bits > 0 ? weight_wire_bytes(plan) : 0;
         const auto bytes_of = [&](const LayerMix& layer) {
             const RankWeights gathered = weights_of(model, plan, layer, 0);
             return gathered.bytes() + quantised * gathered.total();
@@ -157,9 +146,7 @@ MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const Software
         const double most = layers.encoder > 0 ? std::max(bytes_of(one), bytes_of(encoder)) : bytes_of(one);
         use.buffers += gathered_layers(plan) * most;
     }
-    if (plan.offload.given) {
-        keep_away(use, plan, weights_of(model, plan, LayerMix{1, 0}, 0).total());
-    }
+    plan.features.each([&](const PlanFeature& one) { one.states(model, plan, held, use); });
     const double s = static_cast<double>(model.sequence) / static_cast<double>(plan.context);
     const double sbh = s * static_cast<double>(plan.micro_batch) * static_cast<double>(model.hidden);
     // Equation 2 counts 34 sbh for a plain FFN of 4h with dropout: 10 outside the tensor-parallel region, 24 inside.
@@ -225,13 +212,14 @@ MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const Software
         held_by_layers += *kinds[i] * counts[i];
     }
     const auto chunks = static_cast<double>(plan.chunks);
-    double kept = held_by_layers / chunks * in_flight;
-    if (plan.zeroth_order.given) {
-        // The layer in work, and of each pass what goes from one to the next.
-        working = layer;
-        kept = static_cast<double>(plan.zeroth_order.passes()) * 2 * sbh / (plan.sequence_parallel ? t : 1);
-    }
-    use.activations = on_device(plan.offload, kept, layer) + working;
+    KeptActivations under_way;
+    under_way.layers = layers.total();
+    under_way.layer = layer;
+    under_way.input = 2 * sbh / (plan.sequence_parallel ? t : 1);
+    under_way.kept = held_by_layers / chunks * in_flight;
+    under_way.working = working;
+    plan.features.each([&](const PlanFeature& one) { one.keep(plan, under_way); });
+    use.activations = under_way.kept + under_way.working;
     if (layers.encoder > 0) {
         use.activations += encoder_activations(model, plan, software, encoded);
     }
@@ -256,6 +244,29 @@ MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const Software
     }
     use.buffers += software.reserved_memory.value;
     return use;
+}
+
+// Layers by the closed forms of memory.hpp, of an image at a time. Of the projector the merged tokens that come in, what its first
+// product makes and what the function after it makes.
+double encoder_activations(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software,
+                           double in_flight) {
+    const EncoderSpec& encoder = model.encoder;
+    const double images = images_of(model, plan);
+    const double between = encoder.projector > 0 ? 4 * static_cast<double>(encoder.projector) : 0;
+    const double projector =
+        encoder.places() * (2 * encoder.merged_width() + between / static_cast<double>(plan.tensor));
+    double layers = 0;
+    if (encoder.trained) {
+        PlanSpec one = plan_of_encoder(model, plan);
+        one.micro_batch = 1;
+        one.chunks = 1;
+        one.zero = 0;
+        one.features = {};
+        layers = memory_of(encoder_layers(encoder), one, software, LayerMix{static_cast<double>(encoder.layers)}, false,
+                           false, in_flight)
+                     .activations;
+    }
+    return images * (layers + in_flight * projector);
 }
 
 }  // namespace orrery::training

@@ -8,19 +8,10 @@
 // whole layer, and its part (state_space.hpp). An encoder keeps what its layers do, at the peak of the passes of its own part
 // (encoder.hpp). Limits: fragmentation and library buffers are one constant of the software; 16-bit weights and fp32 optimizer states.
 
+#include "workloads/training/plan/memory_use.hpp"
 #include "workloads/training/plan/spec.hpp"
 
 namespace orrery::training {
-
-/// Bytes of one rank.
-struct MemoryUse {
-    double weights = 0;
-    double gradients = 0;
-    double optimizer = 0;
-    double activations = 0;
-    double buffers = 0;
-    [[nodiscard]] double total() const { return weights + gradients + optimizer + activations + buffers; }
-};
 
 /// `layers`: of the stage; `in_flight`: micro-batch passes of one chunk held at the peak (of `chunks` a stage); `encoded`: micro-batches
 /// whose images it then holds.
@@ -42,5 +33,9 @@ struct MemoryUse {
 /// tried and make it fit: single ones first, else together.
 void require_fits(const std::vector<MemoryUse>& stages, const std::vector<double>& capacity, const ModelSpec& model,
                   const PlanSpec& plan, const SoftwareSpec& software);
+
+/// B of activations that a rank keeps of the encoder and its projector while it holds the images of so many micro-batches.
+[[nodiscard]] double encoder_activations(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software,
+                                         double in_flight);
 
 }  // namespace orrery::training

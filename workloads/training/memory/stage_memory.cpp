@@ -2,7 +2,7 @@
 
 #include "sim/base/error.hpp"
 #include "sim/config/units.hpp"
-#include "workloads/training/lowering/lower.hpp"
+#include "workloads/training/memory/memory.hpp"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,6 @@
 // Low-rank adapters in a layer (adapters.hpp): products of their own beside frozen ones.
 
+#include "workloads/training/features/adapters.hpp"
 #include "workloads/training/passes/pass_writer.hpp"
 
 namespace orrery::training {
@@ -19,7 +20,7 @@ void PassCost::add_flops(Writer& out, const Block& block, bool backward, Part pa
             out.program().add_flops(products * each.times * each.gemm.flops());
         }
     }
-    const auto rank = static_cast<double>(plan_.adapters.rank);
+    const auto rank = static_cast<double>(plan_.feature<AdapterPlan>().rank);
     for (const std::vector<AdapterShape>* side : {&block.in_adapters, &block.out_adapters}) {
         for (const AdapterShape& each : *side) {
             out.program().add_flops(gradients * 2 * tokens_ * rank * (each.inputs + each.outputs));
@@ -35,14 +36,14 @@ void PassCost::add_adapters(Block& block, LayerProduct in, LayerProduct out) con
     block.out_adapters = adapters_of(model_, plan_, out);
     for (std::vector<Product>* side : {&block.in, &block.out}) {
         for (Product& each : *side) {
-            each.held = base_bytes(plan_.adapters);
+            each.held = base_bytes(plan_.feature<AdapterPlan>());
         }
     }
 }
 
 // Down to the rank and up again. A sum reads two and writes one, in 16 bits.
 void PassCost::write_adapters(Writer& out, std::span<const Block> blocks, bool inner, PassWork work) const {
-    const auto rank = static_cast<double>(plan_.adapters.rank);
+    const auto rank = static_cast<double>(plan_.feature<AdapterPlan>().rank);
     for (const Block& block : blocks) {
         for (const AdapterShape& each : inner ? block.in_adapters : block.out_adapters) {
             const Product down{product(tokens_, rank, each.inputs, false), false, false};

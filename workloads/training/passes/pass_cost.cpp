@@ -1,5 +1,7 @@
 #include "workloads/training/passes/pass_cost.hpp"
 
+#include "workloads/training/features/documents.hpp"
+#include "workloads/training/features/zeroth_order.hpp"
 #include "workloads/training/passes/pass_writer.hpp"
 
 #include <algorithm>
@@ -57,7 +59,7 @@ PassCost::PassCost(const ModelSpec& model, const PlanSpec& plan, const SoftwareS
       collectives_(collectives),
       paths_(paths),
       first_(first_gpu),
-      documents_(plan.documents.fill == DocumentFill::padded ? nullptr : load),
+      documents_(plan.feature<DocumentsPlan>().fill == DocumentFill::padded ? nullptr : load),
       sequences_(sequences > 0 ? sequences : static_cast<double>(plan.micro_batch)),
       tokens_(load != nullptr ? load->rows
                               : sequences_ * static_cast<double>(model.sequence) / static_cast<double>(plan.context)),
@@ -459,7 +461,7 @@ Price PassCost::zeroth_order(double weights) const {
     const double matrices = model_.gated ? 7 : 6;
     for (const bool update : {false, true}) {
         const DirectionKernels one = direction_kernels(plan_, update);
-        const auto times = static_cast<double>(update ? 1 : plan_.zeroth_order.perturbations());
+        const auto times = static_cast<double>(update ? 1 : plan_.feature<ZerothOrderPlan>().perturbations());
         const double kernels = times * one.kernels * matrices;
         price.launches += kernels;
         price[Category::optimizer] += stream_slowdown_ * streaming(times * one.bytes * weights, kernels).seconds;

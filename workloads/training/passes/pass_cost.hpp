@@ -27,6 +27,8 @@
 #include "sim/device/cost_model.hpp"
 #include "sim/network/collective.hpp"
 #include "workloads/model/layer_program.hpp"
+#include "workloads/training/features/adapters.hpp"
+#include "workloads/training/features/documents.hpp"
 #include "workloads/training/plan/experts.hpp"
 #include "workloads/training/plan/spec.hpp"
 #include "workloads/training/programs/pass_program.hpp"
@@ -150,7 +152,7 @@ class PassCost {
     /// What a layer computes again before its backward pass, of all layers in the mean; `forward`: its forward pass.
     [[nodiscard]] PassProgram recomputed(LayerKind kind, const PassProgram& forward) const;
     [[nodiscard]] PassProgram recomputed_modules(LayerKind kind) const;
-    [[nodiscard]] bool frozen() const { return plan_.adapters.given; }  ///< all weights but those of adapters
+    [[nodiscard]] bool frozen() const { return plan_.frozen(); }  ///< all weights but those of adapters
     void add_adapters(Block& block, LayerProduct in, LayerProduct out) const;
     /// The products of the adapters into or out of the middle of blocks, and their sums with what the frozen weights make.
     void write_adapters(Writer& out, std::span<const Block> blocks, bool inner, PassWork work) const;

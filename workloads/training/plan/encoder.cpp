@@ -1,7 +1,5 @@
 #include "workloads/training/plan/encoder.hpp"
 
-#include "workloads/training/memory/memory.hpp"
-
 #include <fmt/format.h>
 
 #include <utility>
@@ -13,13 +11,6 @@ PlanProblems encoder_problems(const ModelSpec& model, const PlanSpec& plan) {
     const EncoderSpec& encoder = model.encoder;
     if (!encoder.given()) {
         return out;
-    }
-    for (const auto& [given, name] :
-         {std::pair{plan.documents.given, "documents"}, std::pair{plan.adapters.given, "adapters"},
-          std::pair{plan.offload.given, "offload"}, std::pair{plan.zeroth_order.given, "zeroth_order"}}) {
-        if (given) {
-            out.refused.push_back(fmt::format("{} with a model that has an 'encoder' is not modelled", name));
-        }
     }
     const bool scores = plan.recompute == Recompute::selective && plan.attention == AttentionKernel::unfused;
     const bool again = scores || plan.recompute == Recompute::half || plan.recompute == Recompute::full ||
@@ -71,30 +62,6 @@ PlanSpec plan_of_encoder(const ModelSpec& model, const PlanSpec& plan) {
     out.experts = {};
     out.vocabulary = VocabularyParallel::none;
     return out;
-}
-
-// Layers by the closed forms of memory.hpp, of an image at a time. Of the projector the merged tokens that come in, what its first
-// product makes and what the function after it makes.
-double encoder_activations(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software,
-                           double in_flight) {
-    const EncoderSpec& encoder = model.encoder;
-    const double images = images_of(model, plan);
-    const double between = encoder.projector > 0 ? 4 * static_cast<double>(encoder.projector) : 0;
-    const double projector =
-        encoder.places() * (2 * encoder.merged_width() + between / static_cast<double>(plan.tensor));
-    double layers = 0;
-    if (encoder.trained) {
-        PlanSpec one = plan_of_encoder(model, plan);
-        one.micro_batch = 1;
-        one.chunks = 1;
-        one.zero = 0;
-        one.outer = {};
-        one.compression = {};
-        layers = memory_of(encoder_layers(encoder), one, software, LayerMix{static_cast<double>(encoder.layers)}, false,
-                           false, in_flight)
-                     .activations;
-    }
-    return images * (layers + in_flight * projector);
 }
 
 }  // namespace orrery::training

@@ -14,7 +14,6 @@
 // arXiv:2310.03744 (LLaVA-1.5); Chen et al., arXiv:2404.16821 (InternVL 1.5, pixel shuffle).
 // Validated by tests/workloads/encoder_test.cpp (closed forms; no measured run).
 
-#include "workloads/training/features/communication_plan.hpp"
 #include "workloads/training/plan/spec.hpp"
 
 namespace orrery::training {
@@ -30,9 +29,5 @@ namespace orrery::training {
 
 /// The plan by which the layers of an encoder run.
 [[nodiscard]] PlanSpec plan_of_encoder(const ModelSpec& model, const PlanSpec& plan);
-
-/// B of activations that a rank keeps of the encoder and its projector while it holds the images of so many micro-batches.
-[[nodiscard]] double encoder_activations(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software,
-                                         double in_flight);
 
 }  // namespace orrery::training

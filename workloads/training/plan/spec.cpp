@@ -2,7 +2,6 @@
 
 #include "sim/base/error.hpp"
 #include "sim/base/text.hpp"
-#include "workloads/training/memory/offload.hpp"
 #include "workloads/training/plan/encoder.hpp"
 #include "workloads/training/plan/name_list.hpp"
 #include "workloads/training/plan/state_space.hpp"
@@ -91,9 +90,7 @@ static void describe_schedule(Fields& fields, PlanSpec& plan) {
 void describe(Fields& fields, PlanSpec& plan) {
     // Ranks that hold the same weights, of experts or of the rest; layers that are offloaded move by the same keys.
     const bool cut = plan.tensor > 1 || plan.expert_tensor() > 1;
-    const bool replicated =
-        std::max(plan.data * plan.context, plan.expert_data()) > std::max<std::int64_t>(1, plan.outer.workers) ||
-        plan.by_layer();
+    const bool replicated = std::max(plan.data * plan.context, plan.expert_data()) > plan.islands() || plan.by_layer();
     constexpr const char* kCut = "tensor parallelism (plan.tensor above 1)";
     constexpr const char* kReplicated =
         "ranks that hold the same weights (plan.data above 1, and above plan.outer.workers)";
@@ -187,24 +184,7 @@ void describe(Fields& fields, PlanSpec& plan) {
          "precision of what tensor-parallel ranks gather (sequence_parallel); fp8: products take it as it comes"},
         training_precision_names(), "software", plan.gather_precision);
     describe(fields, plan.experts);
-    fields.optional({"offload", "states and activations kept in memories of the node"}, plan.offload.given,
-                    [&](Fields& inner) { describe(inner, plan.offload); });
-    fields.optional({"zeroth_order", "steps of two forward passes under perturbed weights, without a backward pass"},
-                    plan.zeroth_order.given, [&](Fields& inner) { describe(inner, plan.zeroth_order); });
-    fields.optional({"sharding", "who shares what under ZeRO-3, and in how many bits it travels"}, plan.sharding.given,
-                    [&](Fields& inner) { describe(inner, plan.sharding); });
-    fields.optional({"outer", "islands of replicas that step alone and exchange weights now and then"},
-                    plan.outer.given, [&](Fields& inner) { describe(inner, plan.outer); });
-    fields.optional({"compression", "gradients of which the largest alone are exchanged"}, plan.compression.given,
-                    [&](Fields& inner) { describe(inner, plan.compression); });
-    fields.optional(
-        {"adapters", "low-rank adapters, which are trained while all other weights are frozen (LoRA, QLoRA)"},
-        plan.adapters.given, [&](Fields& inner) { describe(inner, plan.adapters); });
-    fields.optional({"documents", "lengths of what is trained on, and how they fill sequences and ranks"},
-                    plan.documents.given, [&](Fields& inner) { describe(inner, plan.documents); });
-    fields.optional(
-        {"signatures", "layout of tensors over the ranks of a stage, in place of tensor, context, data and zero"},
-        plan.signatures.given, [&](Fields& inner) { describe(inner, plan.signatures); });
+    plan.features.describe(fields);
     fields.section({"overlap", "communication that hides behind computation"}, [&](Fields& inner) {
         inner.when(
             cut, kCut,
@@ -227,7 +207,7 @@ void describe(Fields& fields, PlanSpec& plan) {
         inner.boolean({"context", "pieces of a ring are attended to while the next ones are on their way"},
                       plan.overlap_context);
         inner.when(
-            replicated && (!plan.zeroth_order.given || plan.zero == 3), kGradients,
+            replicated && (plan.sums_gradients() || plan.zero == 3), kGradients,
             [&](Fields& same) {
                 same.boolean({"data", "gradient reduction starts as soon as a chunk's gradients are final"},
                              plan.overlap_data);
@@ -373,7 +353,8 @@ bool PlanSpec::overlaps() const {
     const bool ring = context > 1 && context_exchange != ContextExchange::all_gather &&
                       context_exchange != ContextExchange::all_to_all;
     return overlap_tensor != TensorOverlap::none || overlap_pipeline || (ring && overlap_context) || overlap_data ||
-           overlap_parameters || experts.overlap != ExpertOverlap::none || experts.pieces > 1 || outer.overlap > 0;
+           overlap_parameters || experts.overlap != ExpertOverlap::none || experts.pieces > 1 ||
+           features.any([](const PlanFeature& one) { return one.overlaps(); });
 }
 
 LossKernels loss_kernels(const PlanSpec& plan, const SoftwareSpec& software) {
@@ -407,10 +388,32 @@ LayerMix mix_of(const ModelSpec& model, std::int64_t first, std::int64_t count, 
     return mix;
 }
 
+std::vector<std::uint32_t> split_layers(std::int64_t layers, std::int64_t chunks) {
+    const bool ends_count = layers % chunks != 0 && (layers + 2) % chunks == 0 && chunks > 1;
+    const std::int64_t total = ends_count ? layers + 2 : layers;
+    std::vector<std::uint32_t> out(static_cast<std::size_t>(chunks), static_cast<std::uint32_t>(total / chunks));
+    for (std::int64_t i = 0; i < total % chunks; ++i) {
+        ++out[static_cast<std::size_t>(i)];
+    }
+    if (ends_count) {
+        --out.front();
+        --out.back();
+    }
+    return out;
+}
+
+std::vector<std::uint32_t> layers_of_parts(const ModelSpec& model, const PlanSpec& plan) {
+    if (plan.stages.empty()) {
+        return split_layers(model.layers, plan.parts());
+    }
+    return {plan.stages.begin(), plan.stages.end()};
+}
+
 RankWeights weights_of(const ModelSpec& model, const PlanSpec& plan, const LayerMix& layers, double tables) {
-    if (plan.adapters.given) {
-        return {layers.total() * adapter_weights(model, plan).all, 0,
-                frozen_bytes(model, plan.adapters, layers.total(), tables) / static_cast<double>(plan.tensor)};
+    std::optional<RankWeights> own;
+    plan.features.each([&](const PlanFeature& one) { own = own ? own : one.own_weights(model, plan, layers, tables); });
+    if (own) {
+        return *own;
     }
     const double beside =
         model.attention_parameters() + model.unrouted_parameters() + 4 * static_cast<double>(model.hidden);
@@ -525,6 +528,64 @@ void check_experts(const ModelSpec& model, const PlanSpec& plan, Problems& probl
 
 }  // namespace
 
+std::int64_t PlanSpec::islands() const {
+    std::int64_t out = 1;
+    features.each([&](const PlanFeature& one) { out *= one.islands(); });
+    return std::max<std::int64_t>(1, out);
+}
+
+std::int64_t PlanSpec::sharers() const {
+    std::int64_t out = 1;
+    features.each([&](const PlanFeature& one) { out *= one.sharers(); });
+    return out;
+}
+
+bool PlanSpec::sums_gradients() const {
+    return !features.any([](const PlanFeature& one) { return !one.sums_gradients(); });
+}
+
+bool PlanSpec::frozen() const {
+    return features.any([](const PlanFeature& one) { return one.freezes(); });
+}
+
+bool PlanSpec::by_layer() const {
+    return (pipeline == 1 && zero >= 2) || features.any([&](const PlanFeature& one) { return one.by_layer(*this); });
+}
+
+PlanProblems feature_problems(const ModelSpec& model, const PlanSpec& plan) {
+    PlanProblems out;
+    plan.features.each([&](const PlanFeature& one) { one.check(model, plan, out); });
+    return out;
+}
+
+std::vector<std::string> resolve_features(PlanSpec& plan) {
+    std::vector<std::string> out;
+    const FeatureSet given = plan.features;
+    given.each([&](const PlanFeature& one) {
+        const std::vector<std::string> problems = one.resolve(plan);
+        out.insert(out.end(), problems.begin(), problems.end());
+    });
+    return out;
+}
+
+ShardDegrees degrees_of(const PlanSpec& plan) {
+    const std::int64_t all = plan.alike();
+    const std::int64_t shard = plan.shard > 0 ? plan.shard : all;
+    ShardDegrees out = {plan.zero >= 3 ? shard : 1, plan.zero >= 2 ? shard : 1,
+                        plan.zero >= 3   ? shard
+                        : plan.zero >= 1 ? all
+                                         : 1,
+                        0};
+    plan.features.each([&](const PlanFeature& one) { one.share(plan, out); });
+    return out;
+}
+
+double flops_per_token(const ModelSpec& model, const PlanSpec& plan) {
+    std::optional<double> own;
+    plan.features.each([&](const PlanFeature& one) { own = own ? own : one.flops_per_token(model, plan); });
+    return own ? *own : model.flops_per_token();
+}
+
 static const std::vector<std::string>& module_names() {
     static const std::vector<std::string> kNames = {"norm", "activation", "attention", "ffn"};
     return kNames;
@@ -561,8 +622,6 @@ static void check_recomputation(const PlanSpec& plan, Problems& problems) {
                     "recompute_layers needs recompute: full");
     problems.refuse(plan.recompute_layers > 0 && !plan.stages.empty(),
                     "recompute_layers with stages of given lengths is not modelled");
-    problems.refuse(plan.recompute_layers > 0 && plan.offload.activations.away() > 0,
-                    "recompute_layers with offloaded activations is not modelled");
     const std::vector<std::string> given = names_in(plan.recompute_modules);
     problems.refuse(given.empty() != (plan.recompute != Recompute::modules),
                     "recompute: modules and recompute_modules belong together");
@@ -578,6 +637,12 @@ static void check_recomputation(const PlanSpec& plan, Problems& problems) {
 }
 
 static void check_pipeline(const ModelSpec& model, const PlanSpec& plan, Problems& problems) {
+    if (plan.zero == 3 && plan.pipeline > 1) {
+        problems.refuse(plan.copies() > 1,
+                        fmt::format("zero: 3 with schedule: {} is not modelled", plan.schedule->name));
+        problems.refuse(plan.vocabulary != VocabularyParallel::none,
+                        "zero: 3 with vocabulary_parallel is not modelled");
+    }
     const auto parts = static_cast<std::size_t>(plan.parts());
     if (!plan.stages.empty()) {
         std::int64_t layers = 0;
@@ -632,7 +697,6 @@ static void check_context(const ModelSpec& model, const PlanSpec& plan, Problems
                     "gathered-ring, two-way or hierarchical");
     problems.refuse(plan.attention == AttentionKernel::unfused && !whole,
                     "attention: unfused over several context ranks needs context_exchange: all-gather or all-to-all");
-    problems.refuse(plan.documents.given && !ring, "documents are cut over ranks in rings: context_exchange: ring");
     problems.refuse(plan.context_inner > 0 && !hierarchical, "context_inner needs context_exchange: hierarchical");
     problems.refuse(hierarchical && plan.context_inner < 2,
                     "context_exchange: hierarchical needs context_inner of at least 2");
@@ -659,7 +723,7 @@ void check_spec(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus
             fmt::format("tensor {} must divide the {} heads", plan.tensor, model.heads));
     require(model.layers_with(LayerPart::feed_forward) == 0 || model.ffn % plan.tensor == 0,
             fmt::format("tensor {} must divide the feed-forward width {}", plan.tensor, model.ffn));
-    require(plan.zeroth_order.given || plan.global_batch % (plan.micro_batch * plan.data) == 0,
+    require(plan.global_batch * plan.sharers() % (plan.micro_batch * plan.data) == 0,
             fmt::format("micro_batch {} x data {} must divide global_batch {}", plan.micro_batch, plan.data,
                         plan.global_batch));
     const std::int64_t chunks = plan.schedule->chunked ? plan.chunks : 1;
@@ -687,19 +751,11 @@ void check_spec(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus
         const std::string problem = plan.schedule->problem(plan.shape());
         require(problem.empty(), problem);
     }
-    for (const std::vector<std::string>& found :
-         {offload_problems(model, plan), zeroth_order_problems(plan, model.experts.count > 0)}) {
-        for (const std::string& problem : found) {
-            problems.refuse(true, problem);
-        }
+    for (const std::string& problem : combination_problems(model, plan)) {
+        problems.refuse(true, problem);
     }
-    for (const std::vector<std::string>& found : {adapter_problems(model, plan), document_problems(model, plan)}) {
-        for (const std::string& problem : found) {
-            problems.refuse(true, problem);
-        }
-    }
-    for (const PlanProblems& found : {communication_problems(plan, model.experts.count > 0),
-                                      state_space_problems(model, plan), encoder_problems(model, plan)}) {
+    for (const PlanProblems& found :
+         {feature_problems(model, plan), state_space_problems(model, plan), encoder_problems(model, plan)}) {
         for (const std::string& text : found.refused) {
             problems.refuse(true, text);
         }
@@ -707,10 +763,10 @@ void check_spec(const ModelSpec& model, const PlanSpec& plan, std::uint32_t gpus
             require(false, text);
         }
     }
-    const std::int64_t alike = plan.data * plan.context / plan.outer.workers;
+    const std::int64_t alike = plan.data * plan.context / plan.islands();
     const std::int64_t shard = plan.shard > 0 ? plan.shard : std::max<std::int64_t>(1, alike);
     require(alike % shard == 0, fmt::format("shard {} must divide data x context {}{}", shard, alike,
-                                            plan.outer.given ? " of a worker" : ""));
+                                            plan.islands() > 1 ? " of a worker" : ""));
     problems.raise();
     const double passes = 2.0 * static_cast<double>(plan.micro_batches()) * static_cast<double>(plan.pipeline) *
                           static_cast<double>(plan.chunks);

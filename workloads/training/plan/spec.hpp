@@ -2,12 +2,7 @@
 // What a training scenario says beside its model: the plan, and the software that runs it. Immutable once read.
 
 #include "workloads/model/model_spec.hpp"
-#include "workloads/training/features/adapters.hpp"
-#include "workloads/training/features/communication_plan.hpp"
-#include "workloads/training/features/documents.hpp"
-#include "workloads/training/features/offload_spec.hpp"
-#include "workloads/training/features/signatures.hpp"
-#include "workloads/training/features/zeroth_order.hpp"
+#include "workloads/training/plan/feature.hpp"
 #include "workloads/training/schedules/schedule.hpp"
 
 #include <algorithm>
@@ -132,16 +127,22 @@ struct PlanSpec {
     bool overlap_data = false;
     bool overlap_parameters = false;  ///< all-gather of ZeRO-1 weights behind the first forward passes
     ExpertPlan experts;
-    ShardingPlan sharding;
-    OuterPlan outer;
-    CompressionPlan compression;
-    AdapterPlan adapters;
     std::string groups;  ///< of the cluster, in the order in which ranks fill them, by commas; empty: as they stand
     Spread spread = Spread::stages;
-    OffloadPlan offload;
-    ZerothOrderPlan zeroth_order;
-    DocumentsPlan documents;
-    SignaturePlan signatures;
+    FeatureSet features;
+
+    template <class T>
+    [[nodiscard]] bool has() const {
+        return features.get<T>().given;
+    }
+    template <class T>
+    [[nodiscard]] const T& feature() const {
+        return features.get<T>();
+    }
+    template <class T>
+    [[nodiscard]] T& feature() {
+        return features.get<T>();
+    }
 
     /// Something is to go on beside the kernels of a pass or of a step.
     [[nodiscard]] bool overlaps() const;
@@ -152,7 +153,13 @@ struct PlanSpec {
     [[nodiscard]] std::int64_t expert_tensor() const { return experts.tensor > 0 ? experts.tensor : tensor; }
     [[nodiscard]] std::int64_t expert_data() const { return stage_ranks() / (experts.expert * expert_tensor()); }
     /// Ranks that hold the same weights and agree on them in every step.
-    [[nodiscard]] std::int64_t alike() const { return data * context * copies() / outer.workers; }
+    [[nodiscard]] std::int64_t alike() const { return data * context * copies() / islands(); }
+    /// Groups of replicas that do so among themselves alone.
+    [[nodiscard]] std::int64_t islands() const;
+    /// Steps sum gradients.
+    [[nodiscard]] bool sums_gradients() const;
+    /// All weights but those of a feature are frozen.
+    [[nodiscard]] bool frozen() const;
     /// Share of a part's layers that full recomputation covers, where a part holds so many of them.
     [[nodiscard]] double recomputed(double layers) const {
         return recompute_layers > 0 ? std::min(1.0, static_cast<double>(recompute_layers) / layers) : 1;
@@ -172,13 +179,11 @@ struct PlanSpec {
         return context > 1 &&
                (context_exchange == ContextExchange::all_gather || context_exchange == ContextExchange::gathered_ring);
     }
-    [[nodiscard]] std::int64_t micro_batches() const {
-        return global_batch * zeroth_order.perturbation / (micro_batch * data);
-    }
+    [[nodiscard]] std::int64_t micro_batches() const { return global_batch * sharers() / (micro_batch * data); }
+    /// Ranks that divide the passes of each micro-batch.
+    [[nodiscard]] std::int64_t sharers() const;
     /// Passes move weights and gradients layer by layer and not part by part.
-    [[nodiscard]] bool by_layer() const {
-        return zeroth_order.given || (pipeline == 1 && (zero >= 2 || offload.given));
-    }
+    [[nodiscard]] bool by_layer() const;
     [[nodiscard]] PipelineShape shape() const {
         return {static_cast<std::uint32_t>(pipeline), static_cast<std::uint32_t>(chunks),
                 static_cast<std::uint32_t>(micro_batches()), vocabulary};
@@ -267,49 +272,30 @@ inline constexpr PresetKind kSoftwarePresets{"software", "workloads/data/softwar
 /// the software.
 [[nodiscard]] LossKernels loss_kernels(const PlanSpec& plan, const SoftwareSpec& software);
 
+/// What features of the plan find wrong with it.
+[[nodiscard]] PlanProblems feature_problems(const ModelSpec& model, const PlanSpec& plan);
+/// Gives a plan that was read what follows from its features; returns what stops it, by sentence.
+[[nodiscard]] std::vector<std::string> resolve_features(PlanSpec& plan);
+
 void describe(Fields& fields, PlanSpec& plan);
 void describe(Fields& fields, SoftwareSpec& software);
 
-/// Layers of a stage, by what holds their weights.
-struct LayerMix {
-    double dense = 0;
-    double experts = 0;
-    double attention = 0, feed_forward = 0, state_space = 0;  ///< of a hybrid
-    double encoder = 0;    ///< layers of the encoder before them, which total() leaves out
-    double projector = 0;  ///< of the encoder, with its first product and positions
-    [[nodiscard]] double total() const { return dense + experts + (attention + feed_forward + state_space); }
-    LayerMix& operator+=(const LayerMix& other) {
-        dense += other.dense;
-        experts += other.experts;
-        attention += other.attention;
-        feed_forward += other.feed_forward;
-        state_space += other.state_space;
-        encoder += other.encoder;
-        projector += other.projector;
-        return *this;
-    }
-};
 /// `front`: of a part that begins the model, with its encoder.
 [[nodiscard]] LayerMix mix_of(const ModelSpec& model, std::int64_t first, std::int64_t count, bool front = false);
 
-/// Trained weights of a rank: those that attention's mapping divides, and those of routed experts; what it holds frozen beside them.
-struct RankWeights {
-    double dense = 0;
-    double experts = 0;
-    double frozen = 0;  ///< B
-    [[nodiscard]] double total() const { return dense + experts; }
-    /// B of all of them as they are computed with.
-    [[nodiscard]] double bytes() const { return 2 * total() + frozen; }
-    RankWeights& operator+=(const RankWeights& other) {
-        dense += other.dense;
-        experts += other.experts;
-        frozen += other.frozen;
-        return *this;
-    }
-};
+/// Layers of each part of a model, in order. Where layers + 2 divides, the embedding and the head count as layers of the first and
+/// last part.
+[[nodiscard]] std::vector<std::uint32_t> split_layers(std::int64_t layers, std::int64_t chunks);
+
+/// Those of each part of the model, in order: as the plan says, or split.
+[[nodiscard]] std::vector<std::uint32_t> layers_of_parts(const ModelSpec& model, const PlanSpec& plan);
+
 /// Of so many layers and tables of the vocabulary.
 [[nodiscard]] RankWeights weights_of(const ModelSpec& model, const PlanSpec& plan, const LayerMix& layers,
                                      double tables);
+[[nodiscard]] ShardDegrees degrees_of(const PlanSpec& plan);
+/// Model FLOPs of a token: those of the model, or as a feature changes them.
+[[nodiscard]] double flops_per_token(const ModelSpec& model, const PlanSpec& plan);
 /// Weights that a rank updates: its share of them under ZeRO.
 [[nodiscard]] double updated_weights(const PlanSpec& plan, const RankWeights& weights);
 

@@ -16,13 +16,6 @@ PlanProblems state_space_problems(const ModelSpec& model, const PlanSpec& plan) 
         out.refused.emplace_back(
             "context above 1 with state-space layers is not modelled: their states go on from token to token");
     }
-    for (const auto& [given, name] :
-         {std::pair{plan.documents.given, "documents"}, std::pair{plan.adapters.given, "adapters"},
-          std::pair{plan.offload.given, "offload"}, std::pair{plan.zeroth_order.given, "zeroth_order"}}) {
-        if (given) {
-            out.refused.push_back(fmt::format("{} with a model that has a 'pattern' is not modelled", name));
-        }
-    }
     const StateSpaceSpec& space = model.state_space;
     if (scans && space.heads % plan.tensor != 0) {
         out.unfit.push_back(

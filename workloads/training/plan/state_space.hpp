@@ -8,7 +8,6 @@
 // Limits: no context parallelism, whose ranks would pass states or exchange heads; no packed documents, adapters, offload or
 // zeroth-order steps.
 
-#include "workloads/training/features/communication_plan.hpp"
 #include "workloads/training/plan/spec.hpp"
 
 namespace orrery::training {

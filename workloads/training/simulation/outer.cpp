@@ -1,5 +1,6 @@
 #include "workloads/training/simulation/outer.hpp"
 
+#include "workloads/training/features/outer.hpp"
 #include "workloads/training/lowering/lower.hpp"
 
 #include <algorithm>
@@ -22,7 +23,7 @@ class OuterCosts {
     }
 
     [[nodiscard]] FragmentCost fragment() const {
-        const OuterPlan& outer = in_.plan.outer;
+        const OuterPlan& outer = in_.plan.feature<OuterPlan>();
         const double bits = static_cast<double>(outer.bits) / 8;
         const double weights = weights_ / static_cast<double>(outer.fragments);
         const double own = weights / static_cast<double>(in_.plan.alike());
@@ -40,8 +41,8 @@ class OuterCosts {
     /// B of all exchanges of a round that a rank puts on the wire.
     [[nodiscard]] double bytes() const {
         const double own = weights_ / static_cast<double>(in_.plan.alike());
-        return wire_bytes(CollectiveOp::all_reduce, static_cast<std::uint32_t>(in_.plan.outer.workers),
-                          Bytes(static_cast<double>(in_.plan.outer.bits) / 8 * own))
+        return wire_bytes(CollectiveOp::all_reduce, static_cast<std::uint32_t>(in_.plan.islands()),
+                          Bytes(static_cast<double>(in_.plan.feature<OuterPlan>().bits) / 8 * own))
             .value();
     }
 
@@ -94,13 +95,13 @@ class OuterCosts {
 
     // Of so many bytes by every rank at once: the groups of all ranks share the links.
     [[nodiscard]] double exchange_seconds(double bytes) const {
-        const std::int64_t replicas = in_.plan.data / in_.plan.outer.workers;
+        const std::int64_t replicas = in_.plan.data / in_.plan.islands();
         std::map<std::uint32_t, double> load;
         double latency = 0;
         for (std::int64_t stage = 0; stage < in_.plan.pipeline; ++stage) {
             for (std::int64_t member = 0; member < replicas * in_.plan.replica_ranks(); ++member) {
                 std::vector<GpuId> group;
-                for (std::int64_t worker = 0; worker < in_.plan.outer.workers; ++worker) {
+                for (std::int64_t worker = 0; worker < in_.plan.islands(); ++worker) {
                     group.push_back(gpu(stage, worker * replicas, member));
                 }
                 const GroupTransfer one = make_transfer(in_.fabric, in_.collectives, CollectiveOp::all_reduce, group,
@@ -123,7 +124,7 @@ class OuterCosts {
     // The ranks of a worker gather what each of them has brought up to date.
     [[nodiscard]] double gather_seconds(double bytes) const {
         std::vector<GpuId> group;
-        for (std::int64_t replica = 0; replica < in_.plan.data / in_.plan.outer.workers; ++replica) {
+        for (std::int64_t replica = 0; replica < in_.plan.data / in_.plan.islands(); ++replica) {
             for (std::int64_t context = 0; context < in_.plan.context; ++context) {
                 group.push_back(gpu(0, replica, context * in_.plan.tensor));
             }
@@ -195,9 +196,10 @@ OuterTimes play_rounds(const OuterPlan& outer, double inner_step, const std::vec
 
 OuterTimes outer_times(const TrainingInput& input, const TrainingGraph& inner, double inner_step) {
     const OuterCosts costs(input, inner, inner_step);
-    const std::vector<FragmentCost> fragments(static_cast<std::size_t>(input.plan.outer.fragments), costs.fragment());
-    OuterTimes out = play_rounds(input.plan.outer, inner_step, fragments);
-    out.bytes = costs.bytes() / static_cast<double>(input.plan.outer.steps);
+    const std::vector<FragmentCost> fragments(static_cast<std::size_t>(input.plan.feature<OuterPlan>().fragments),
+                                              costs.fragment());
+    OuterTimes out = play_rounds(input.plan.feature<OuterPlan>(), inner_step, fragments);
+    out.bytes = costs.bytes() / static_cast<double>(input.plan.feature<OuterPlan>().steps);
     return out;
 }
 

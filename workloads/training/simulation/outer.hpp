@@ -11,7 +11,7 @@
 // ICLR 2024, arXiv:2401.16265.
 // Validated by tests/workloads/outer_test.cpp (closed forms) and scenarios/papers.
 
-#include "workloads/training/features/communication_plan.hpp"
+#include "workloads/training/features/outer.hpp"
 
 #include <vector>
 

@@ -1,7 +1,10 @@
 #include "workloads/training/simulation/simulate.hpp"
 
+#include "workloads/training/features/compression.hpp"
+#include "workloads/training/features/offload.hpp"
+#include "workloads/training/features/outer.hpp"
 #include "workloads/training/lowering/lowering.hpp"
-#include "workloads/training/memory/offload.hpp"
+#include "workloads/training/lowering/tiers.hpp"
 #include "workloads/training/simulation/timeline.hpp"
 
 #include <fmt/format.h>
@@ -259,12 +262,12 @@ TrainingRun::TrainingRun(const TrainingInput& input, double memory_capacity, Sim
       memory_([&] {
           std::vector<MemoryUse> memory = memory_by_stage(model_in_memory(input), input.plan, input.software);
           require_fits(memory, capacities(input, memory_capacity), input.model, input.plan, input.software);
-          if (input.plan.offload.given && std::isfinite(memory_capacity)) {
+          if (input.plan.has<OffloadPlan>() && std::isfinite(memory_capacity)) {
               require_tiers(host_uses(input));
           }
           return memory;
       }()),
-      tiers_(input.plan.offload.given ? std::make_unique<NodeMemories>(input, simulation.resources()) : nullptr),
+      tiers_(input.plan.has<OffloadPlan>() ? std::make_unique<NodeMemories>(input, simulation.resources()) : nullptr),
       lowered_(lower(input, tiers_.get())),
       executor_(simulation.add(lowered_.graph, start)) {
     if (!lowered_.held.empty()) {  // the order holds no more than it may
@@ -294,10 +297,10 @@ TrainingResult TrainingRun::result(std::uint32_t timeline_ranks) const {
         result.iteration_s -= hidden;
         result.bubble_s -= hidden;
     }
-    if (input_.plan.outer.given) {
+    if (input_.plan.has<OuterPlan>()) {
         add_outer(input_, lowered_, result);
     }
-    if (input_.plan.compression.given) {
+    if (input_.plan.has<CompressionPlan>()) {
         result.gradient_bytes = gradient_bytes(input_, lowered_);
     }
     const double tokens = static_cast<double>(input_.plan.global_batch) * static_cast<double>(input_.model.sequence);
@@ -305,7 +308,8 @@ TrainingResult TrainingRun::result(std::uint32_t timeline_ranks) const {
         result.documents = document_use(input_, lowered_);
     }
     // Of a forward and a backward pass, which takes twice as many; of two forward passes.
-    const double passes = input_.plan.zeroth_order.given ? 2.0 / 3 : 1;
+    double passes = 1;  // of a forward and a backward pass
+    input_.plan.features.each([&](const PlanFeature& one) { passes *= one.passes_share(); });
     result.model_flops =
         passes * (result.documents ? result.documents->flops : tokens * flops_per_token(input_.model, input_.plan));
     result.hardware_flops = lowered_.hardware_flops * static_cast<double>(input_.plan.ranks());

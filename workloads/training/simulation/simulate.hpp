@@ -3,7 +3,7 @@
 
 #include "sim/record/summary.hpp"
 #include "sim/run/simulation.hpp"
-#include "workloads/training/memory/node_memories.hpp"
+#include "workloads/training/lowering/node_memories.hpp"
 #include "workloads/training/simulation/outer.hpp"
 
 #include <optional>

@@ -1,6 +1,7 @@
 #include "workloads/training/simulation/timeline.hpp"
 
 #include "sim/network/resource_kind.hpp"
+#include "workloads/training/features/offload.hpp"
 #include "workloads/training/lowering/lowering.hpp"
 
 #include <fmt/format.h>
@@ -322,7 +323,7 @@ class IterationDrawing {
     }
 
     void add_memory() {
-        if (in_.plan.offload.given) {
+        if (in_.plan.has<OffloadPlan>()) {
             return;  // activations leave for other memories in between
         }
         for (const auto& [rank, place] : drawn_) {

@@ -1,13 +1,16 @@
 #pragma once
 // The `offload` section of a training plan: which states and activations are kept in memories of the node, and when they move.
 //
+// Claims: what is away leaves room for the layers under way: those fetched ahead with the one that computes, and the gradients of
+// two. memory/tiers.hpp says what nodes then hold.
 // Sources: Ren et al., "ZeRO-Offload", ATC 2021 (optimizer on the host, delayed update); Rajbhandari et al., "ZeRO-Infinity", SC21
 // (parameters and states on drives, prefetching); Liao et al., "Fuyou", arXiv:2403.06504 (updates behind the backward pass,
 // activations on drives).
 
-#include "sim/config/fields.hpp"
+#include "workloads/training/plan/feature.hpp"
 
 #include <string>
+#include <vector>
 
 namespace orrery::training {
 
@@ -36,13 +39,23 @@ struct OffloadPlace {
 /// have come, behind the backward pass of the layers before it; delayed: with the gradients of the step before, behind all passes.
 enum class OptimizerStep { synchronous, pipelined, delayed };
 
-struct OffloadPlan {
-    bool given = false;
+struct OffloadPlan final : FeatureOf<OffloadPlan> {
     OffloadPlace optimizer, gradients, parameters, activations;
     OptimizerStep step = OptimizerStep::synchronous;
     std::int64_t prefetch = 2;  ///< layers that are fetched ahead of the one that computes
+
+    void describe(Fields& fields) override;
+    void check(const ModelSpec& model, const PlanSpec& plan, PlanProblems& out) const override;
+    [[nodiscard]] bool by_layer(const PlanSpec& plan) const override;
+    void states(const ModelSpec& model, const PlanSpec& plan, const RankWeights& held, MemoryUse& use) const override;
+    void keep(const PlanSpec& plan, KeptActivations& use) const override;
 };
 
-void describe(Fields& fields, OffloadPlan& offload);
+/// A place of the section and its key.
+struct OffloadPart {
+    const char* what;
+    const OffloadPlace* place;
+};
+[[nodiscard]] std::vector<OffloadPart> places_of(const OffloadPlan& offload);
 
 }  // namespace orrery::training

@@ -5,7 +5,7 @@
 // Validated by tests/workloads/mixed_offload_test.cpp.
 
 #include "workloads/training/lowering/lower.hpp"
-#include "workloads/training/memory/offload.hpp"
+#include "workloads/training/lowering/tiers.hpp"
 
 namespace orrery::training {
 

@@ -1,9 +1,7 @@
 #pragma once
-// What offloading does to the memory of a rank and of its node, and what a plan must say for it.
-// Internal to workloads/training, but for what the driver checks against the node; offload_spec.hpp is what can be said.
+// What offloading (features/offload.hpp) places in the memories of a node.
 //
-// Claims: what is away leaves room for the layers under way: those fetched ahead with the one that computes, and the gradients of
-// two. A node's tier holds the shares of all its ranks: 12 B of states a weight, gradients in their precision, weights in 16 bits,
+// Claims: a node's tier holds the shares of all its ranks: 12 B of states a weight, gradients in their precision, weights in 16 bits,
 // and the activations that a layer keeps.
 
 #include "sim/device/memory_tier.hpp"
@@ -12,9 +10,6 @@
 #include <utility>
 
 namespace orrery::training {
-
-/// What can never be right about the plan's offloading.
-[[nodiscard]] std::vector<std::string> offload_problems(const ModelSpec& model, const PlanSpec& plan);
 
 /// What nodes of a kind have beside their devices.
 struct HostOf {
@@ -25,10 +20,6 @@ struct HostOf {
 /// has, with the nearest, and InfeasibleError for a node without any or a group without one that others have.
 void check_tiers(const PlanSpec& plan, const std::vector<HostOf>& hosts, const Mark& mark);
 
-/// Takes states that are away from the device's memory. `layer`: weights of a rank in a layer, before ZeRO.
-void keep_away(MemoryUse& use, const PlanSpec& plan, double layer);
-/// Bytes on the device of activations that all layers and one keep.
-[[nodiscard]] double on_device(const OffloadPlan& offload, double kept, double layer);
 /// Bytes that a layer keeps of a micro-batch on a rank.
 [[nodiscard]] double layer_activations(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software);
 

@@ -1,4 +1,4 @@
-#include "workloads/training/memory/node_memories.hpp"
+#include "workloads/training/lowering/node_memories.hpp"
 
 #include <algorithm>
 
