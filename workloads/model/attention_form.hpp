@@ -31,7 +31,9 @@ class AttentionForm {
 
 /// A product of `rows`, whose weights this device has.
 [[nodiscard]] inline LayerOperation product_of(const char* name, LayerRole role, double rows, double in, double out) {
-    return {name, role, rows, in, out, 1, in * out};
+    LayerOperation one{name, role, rows, in, out, 1, in * out};
+    one.kept = role == LayerRole::input ? out : 0;
+    return one;
 }
 
 }  // namespace orrery::model

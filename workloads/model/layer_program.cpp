@@ -43,6 +43,7 @@ LayerOperations layer_operations(const LayerContext& at, const CoreShape& shape,
         LayerOperation one{"norm", LayerRole::norm, at.rows / at.shard.rows, hidden, hidden};
         // A scale and an offset; blocks side by side are counted with a norm each.
         one.weights = (at.model.parallel_block ? 2 : 1) * 2 * hidden;
+        one.kept = one.operands = hidden;  // what it reads and what it makes
         out.push_back(one);
     };
     const auto close = [&] {
@@ -59,6 +60,7 @@ LayerOperations layer_operations(const LayerContext& at, const CoreShape& shape,
         if (at.kind.part != LayerPart::state_space) {
             LayerOperation core{"attention", LayerRole::core, shape.sequences * shape.queries};
             core.kernel = attention_core(at, shape);
+            core.operands = at.model.value_width() / at.shard.tensor;
             out.push_back(core);
         }
         append(after_attention(at));

@@ -46,6 +46,8 @@ struct LayerOperation {
     double launches = 1;  ///< kernels
     double weights = 0;   ///< values that this device holds for it
     double cached = 0;    ///< values of a row that stay in the cache
+    double kept = 0;      ///< values of a row that its backward pass needs in 16 bits
+    double operands = 0;  ///< and those that it needs as the product behind it takes them
     std::optional<Operation> kernel{};  ///< cores alone
 
     [[nodiscard]] bool product() const {

@@ -26,14 +26,17 @@ class Latent : public AttentionForm {
             product_of("compression", LayerRole::input, at.rows / at.shard.rows, hidden, q + kv + rotary);
         out.push_back(compression);
         out.push_back(product_of("queries", LayerRole::input, at.rows, q > 0 ? q : hidden, query));
+        out.back().kept = 0;  // with their positions, below
         out.push_back(product_of("keys and values of heads", LayerRole::input, at.rows, kv,
                                  heads * static_cast<double>(model.head_dim + model.latent.value_dim)));
+        out.back().kept = heads * static_cast<double>(model.latent.value_dim);
         out.push_back({"norm of compressed vectors", LayerRole::inner_norm, at.rows / at.shard.rows, q + kv, q + kv});
         // In training queries and keys of every head are put together from their two parts.
         const double cached = at.phase == LayerPhase::training ? 0 : kv + rotary;
         const double joined = at.phase == LayerPhase::training ? 2 * query : query + cached;
         LayerOperation position{"positions and cache", LayerRole::position, at.rows, joined, joined, 2};
         position.cached = cached;
+        position.kept = at.phase == LayerPhase::training ? joined : 0;
         out.push_back(position);
         return out;
     }

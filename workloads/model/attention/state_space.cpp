@@ -59,6 +59,8 @@ class StateSpaceScan : public AttentionForm {
                                    Gemm{chunk, static_cast<double>(space.head_dim), chunk / 2, chunks * heads}, 0));
         LayerOperation norm{"norm after the scan", LayerRole::inner_norm, at.rows, 2 * inner, inner};
         norm.weights = inner;
+        norm.kept = 2 * inner;  // what the scan made, and what it is after the gate
+        norm.operands = inner;
         out.push_back(norm);
         return out;
     }

@@ -7,8 +7,9 @@ namespace orrery::model {
 LayerOperations dense_feed_forward(const LayerContext& at, double width) {
     const auto hidden = static_cast<double>(at.model.hidden);
     const double up = at.model.gated ? 2 * width : width;
-    return {product_of("feed-forward, up", LayerRole::input, at.rows, hidden, up),
-            {"activation function", LayerRole::activation, at.rows, up, width},
+    LayerOperation activation{"activation function", LayerRole::activation, at.rows, up, width};
+    activation.operands = width;
+    return {product_of("feed-forward, up", LayerRole::input, at.rows, hidden, up), activation,
             product_of("feed-forward, down", LayerRole::output, at.rows, width, hidden)};
 }
 

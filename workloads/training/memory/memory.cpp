@@ -1,10 +1,8 @@
 #include "workloads/training/memory/memory.hpp"
 
-#include "workloads/training/features/adapters.hpp"
 #include "workloads/training/features/sharding.hpp"
+#include "workloads/training/memory/layer_bytes.hpp"
 #include "workloads/training/plan/encoder.hpp"
-#include "workloads/training/plan/experts.hpp"
-#include "workloads/training/plan/state_space.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -12,59 +10,6 @@
 namespace orrery::training {
 
 namespace {
-
-// B per token that latent attention keeps beyond the queries, keys and values of its heads: the compressed vectors.
-double latent_bytes(const ModelSpec& model) {
-    return model.latent.kv_rank > 0
-               ? 2 * static_cast<double>(model.latent.q_rank + model.latent.kv_rank + model.latent.rotary)
-               : 0;
-}
-
-struct RoutedActivations {
-    double all;        ///< B
-    double activated;  ///< of them, what the function between the experts' products wrote
-};
-
-// B that the feed-forward of a layer with experts keeps on a rank for one micro-batch of `tokens`.
-RoutedActivations expert_activations(const ModelSpec& model, const PlanSpec& plan, double tokens) {
-    const auto t = static_cast<double>(plan.tensor);
-    const auto h = static_cast<double>(model.hidden);
-    const double own = tokens / t;
-    const ExpertLoad load = load_of(model.experts, plan);
-    const double sent = own * static_cast<double>(model.experts.topk) * load.kept;
-    const double rows = expert_rows(model.experts, plan, own, load);
-    const double width = static_cast<double>(model.experts.ffn) / static_cast<double>(plan.expert_tensor());
-    const double shared = static_cast<double>(model.experts.shared);
-    const double inner = model.gated ? 6 : 4;
-    // Rows as they come in, what is between the products, and what comes back to be weighted; the router's logits in 32 bits.
-    return {2 * h * rows + inner * width * rows + 2 * h * sent + tokens * inner * shared / t +
-                4 * own * static_cast<double>(model.experts.count),
-            2 * width * rows};
-}
-
-/// Of a layer's products, what their weights' gradients need. Of a frozen product the input is kept for its adapter alone, with what
-/// it brings down to the rank.
-struct KeptInputs {
-    double norms = 2;          ///< outputs of a layer's two norms
-    bool down = true;          ///< that of the activation function
-    double adapter_bytes = 0;  ///< a token
-};
-KeptInputs kept_inputs(const ModelSpec& model, const PlanSpec& plan) {
-    KeptInputs out;
-    const auto& adapters = plan.feature<AdapterPlan>();
-    if (!adapters.given) {
-        return out;
-    }
-    const auto count = [&](LayerProduct product) {
-        const std::size_t number = adapters_of(model, plan, product).size();
-        out.adapter_bytes += 2 * static_cast<double>(adapters.rank) * static_cast<double>(number);
-        return number;
-    };
-    (void)count(LayerProduct::attention_out);  // the core keeps its output itself
-    out.norms = (count(LayerProduct::attention_in) > 0 ? 1 : 0) + (count(LayerProduct::ffn_in) > 0 ? 1 : 0);
-    out.down = count(LayerProduct::ffn_out) > 0;
-    return out;
-}
 
 // Bytes that the loss holds per logit at its peak: logits in 16 bits, with the exponentials in 32, or with their copy in 32 as well
 // where each step is a kernel (PyTorch's own cross entropy: outputs and two gradients in 32); else the gradients at most.
@@ -149,73 +94,45 @@ MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const Software
     plan.features.each([&](const PlanFeature& one) { one.states(model, plan, held, use); });
     const double s = static_cast<double>(model.sequence) / static_cast<double>(plan.context);
     const double sbh = s * static_cast<double>(plan.micro_batch) * static_cast<double>(model.hidden);
-    // Equation 2 counts 34 sbh for a plain FFN of 4h with dropout: 10 outside the tensor-parallel region, 24 inside.
-    const double width = static_cast<double>(model.ffn) / static_cast<double>(model.hidden);
-    // Under grouped queries keys and values are narrower. Operands that are cast before a product are kept in fewer bits.
-    const bool latent = model.latent.kv_rank > 0;
     const auto hidden = static_cast<double>(model.hidden);
-    const double queries = (latent ? (model.query_width() + model.value_width()) / 2 : model.q_width()) / hidden;
-    const double keys = latent ? queries : model.kv_width() / hidden;
-    const double operand = software.fused_casts ? plan.operand_bytes() : 2;  // bytes of a value before a product
-    const double saved = 2 - operand;
-    const KeptInputs inputs = kept_inputs(model, plan);
-    const double ffn = (model.gated ? 6 : 4) * width - saved * width - (inputs.down ? 0 : operand * width);
-    double inside = 4 * queries + 4 * keys + ffn - saved * queries;
-    double outside = (model.dropout ? 10 : 8) - 2 * saved;
-    // What modules compute again is not kept: the norms' outputs, the core's, the activation function's, or all of the feed-forward.
-    const RecomputeModules modules = plan.modules();
-    const double again = modules.ffn                         ? ffn
-                         : modules.activation && inputs.down ? operand * width
-                                                             : 0;  // of the feed-forward
-    outside -= modules.norm ? 2 * operand : (2 - inputs.norms) * operand;
-    inside -= modules.attention ? operand * queries : 0;
-    // Attention scores, their softmax and its dropout: kept only where nothing is recomputed.
-    const double scores = plan.attention == AttentionKernel::unfused
-                              ? 5 * static_cast<double>(model.heads) * static_cast<double>(model.sequence) /
-                                    static_cast<double>(model.hidden)
-                              : 0;
-    const double kept_scores = plan.recompute == Recompute::selective || modules.attention ? 0 : scores;
     const double tokens = s * static_cast<double>(plan.micro_batch);
-    const double around = outside / (plan.sequence_parallel ? t : 1);
-    double layer =
-        sbh * (around + (inside - again + kept_scores) / t) + tokens * (latent_bytes(model) + inputs.adapter_bytes);
-    double expert_layer = 0;
-    double expert_again = 0;
-    if (layers.experts > 0) {
-        const RoutedActivations routed = expert_activations(model, plan, tokens);
-        expert_again = plan.recompute == Recompute::experts || modules.ffn ? routed.all
-                       : modules.activation                                ? routed.activated
-                                                                           : 0;
-        expert_layer = sbh * (around + (inside - ffn + kept_scores) / t) + tokens * latent_bytes(model) + routed.all -
-                       expert_again;
-    }
-    // Of a hybrid's layers half of what is around a whole one, and one of the parts.
-    double attention = sbh * (around / 2 + (inside - ffn + kept_scores) / t);
-    double feed_forward = sbh * (around / 2 + (ffn - again) / t);
-    double state_space = sbh * around / 2 + tokens * state_space_bytes(model, operand) / t;
-    // Of the layer in work: what it computes again, under full recomputation its scores too.
-    double working = std::max(layers.dense + layers.feed_forward > 0 ? sbh * again / t : 0, expert_again);
-    double* const kinds[] = {&layer, &expert_layer, &attention, &feed_forward, &state_space};
-    const double counts[] = {layers.dense, layers.experts, layers.attention, layers.feed_forward, layers.state_space};
-    if (plan.recompute == Recompute::full) {
-        working = 0;
-        const double input = 2 * sbh / (plan.sequence_parallel ? t : 1);
-        const double share = plan.recomputed(layers.total() / static_cast<double>(plan.chunks));
-        for (std::size_t i = 0; i < std::size(kinds); ++i) {
-            working = std::max(working, counts[i] > 0 ? *kinds[i] : 0);
-            *kinds[i] = share * input + (1 - share) * *kinds[i];
+    struct Row {
+        LayerKind kind;
+        double count;
+        double kept = 0;
+    };
+    Row rows[] = {{{}, layers.dense},
+                  {{true, false}, layers.experts},
+                  {{false, false, LayerPart::attention}, layers.attention},
+                  {{false, false, LayerPart::feed_forward}, layers.feed_forward},
+                  {{false, false, LayerPart::state_space}, layers.state_space}};
+    double working = 0;  // what the layer in work computes again
+    for (Row& row : rows) {
+        if (row.count > 0) {
+            const LayerBytes one = layer_bytes(model, plan, software, row.kind);
+            row.kept = one.kept;
+            working = std::max(working, one.again);
         }
-    }
-    double held_by_layers = 0;
-    for (std::size_t i = 0; i < std::size(kinds); ++i) {
-        *kinds[i] /= plan.recompute == Recompute::half ? 2 : 1;
-        held_by_layers += *kinds[i] * counts[i];
     }
     const auto chunks = static_cast<double>(plan.chunks);
     KeptActivations under_way;
     under_way.layers = layers.total();
-    under_way.layer = layer;
     under_way.input = 2 * sbh / (plan.sequence_parallel ? t : 1);
+    if (plan.recompute == Recompute::full) {
+        // Of the layer in work all that it computes again, its scores too.
+        const double share = plan.recomputed(layers.total() / chunks);
+        for (Row& row : rows) {
+            working = std::max(working, row.kept);
+            row.kept = share * under_way.input + (1 - share) * row.kept;
+        }
+    }
+    double held_by_layers = 0;
+    for (Row& row : rows) {
+        row.kept /= plan.recompute == Recompute::half ? 2 : 1;
+        held_by_layers += row.kept * row.count;
+    }
+    under_way.layer = rows[0].kept;
+    under_way.inputs = layers.total() / chunks * in_flight;
     under_way.kept = held_by_layers / chunks * in_flight;
     under_way.working = working;
     plan.features.each([&](const PlanFeature& one) { one.keep(plan, under_way); });
