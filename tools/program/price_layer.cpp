@@ -11,6 +11,7 @@
 #include "topologies/device_preset.hpp"
 #include "workloads/model/layer_program.hpp"
 #include "workloads/model/model_names.hpp"
+#include "workloads/model/plain_operation.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -70,33 +71,6 @@ PassShape dimensions_of(const CommandLine& line) {
                           ErrorCode::command_line);
     }
     return out;
-}
-
-// Operands in 16 bits. Sums over ranks have no price on one device.
-std::optional<Operation> on_device(const LayerOperation& one) {
-    const auto stream = [&](StreamingKind kind) { return Streaming{2 * one.values(), one.launches, kind}; };
-    switch (one.role) {
-        case LayerRole::input:
-        case LayerRole::output:
-        case LayerRole::router:
-            return Gemm{one.rows, one.out, one.in};
-        case LayerRole::core:
-            return one.kernel;
-        case LayerRole::norm:
-        case LayerRole::inner_norm:
-            return stream(StreamingKind::norm);
-        case LayerRole::position:
-            return stream(StreamingKind::rotary);
-        case LayerRole::activation:
-            return stream(StreamingKind::activation);
-        case LayerRole::residual:
-            return stream(StreamingKind::add);
-        case LayerRole::choice:
-            return stream(StreamingKind::any);
-        case LayerRole::sum:
-            break;
-    }
-    return std::nullopt;
 }
 
 std::string kind_name(const ModelSpec& model, LayerKind kind) {
@@ -167,7 +141,7 @@ int price_layer(const CommandLine& line, const DataDirectory& data) {
         double bytes = 0;
         double seconds = 0;
         for (const LayerOperation& one : layer_operations(at, shape, experts)) {
-            const std::optional<Operation> operation = on_device(one);
+            const std::optional<Operation> operation = plain_operation(one);
             const double moved = operation ? std::visit(
                                                  [](const auto& each) -> double {
                                                      if constexpr (requires { each.bytes(); }) {

@@ -6,6 +6,7 @@
 #include "tools/driver/model_cache.hpp"
 #include "tools/driver/scenario.hpp"
 #include "validation/statistics.hpp"
+#include "workloads/model/plain_operation.hpp"
 
 #include <fmt/format.h>
 
@@ -61,33 +62,33 @@ double ceiling(const CostModel& model, const std::string& how, Precision precisi
     return best_product(model, precision, how == "split");
 }
 
-struct ServedModel {
-    const char* name;
-    double layers, hidden, ffn, heads, kv_heads, head_dim, vocabulary;
-    bool gated;
-};
-constexpr ServedModel kServed[] = {{"llama2-70b", 80, 8192, 28672, 64, 8, 128, 32000, true},
-                                   {"bloom-176b", 70, 14336, 57344, 112, 112, 128, 250880, false}};
-
 // Kernels of one layer in 16 bits over `tensor` devices, without its all-reduces.
-double layer_seconds(const CostModel& device, const ServedModel& model, double tensor, double batch, double queries,
+double layer_seconds(const CostModel& device, const ModelSpec& model, double tensor, double batch, double queries,
                      double keys) {
-    const double tokens = batch * queries;
-    const double q = model.heads * model.head_dim / tensor;
-    const double kv = std::max(1.0, model.kv_heads / tensor) * model.head_dim;
-    const double ffn = model.ffn / tensor;
-    const double up = model.gated ? 2 * ffn : ffn;
-    Attention attention{batch * model.heads / tensor, queries, keys, model.head_dim};
-    attention.group = model.heads / model.kv_heads;
-    double sum = device.seconds(attention).value();
-    for (const Gemm& gemm : {Gemm{tokens, q + 2 * kv, model.hidden}, Gemm{tokens, model.hidden, q},
-                             Gemm{tokens, up, model.hidden}, Gemm{tokens, model.hidden, ffn}}) {
-        sum += device.seconds(gemm).value();
+    const auto key_ranks = std::min(tensor, static_cast<double>(model.kv_heads));
+    const LayerPhase phase = queries > 1 ? LayerPhase::prompt : LayerPhase::decode;
+    const LayerContext at{model, {}, {tensor, key_ranks, 1}, phase, batch * queries};
+    const CoreShape shape{batch, static_cast<double>(model.heads) / tensor, queries, keys};
+    double sum = 0;
+    for (const LayerOperation& one : layer_operations(at, shape)) {
+        if (const std::optional<Operation> operation = plain_operation(one); operation) {
+            sum += device.seconds(*operation).value();
+        }
     }
-    sum += 2 * device.seconds(Streaming{tokens * model.hidden * 8, 1, StreamingKind::norm}).value();
-    sum += device.seconds(Streaming{tokens * (up + ffn) * 2, 1, StreamingKind::activation}).value();
-    sum += device.seconds(Streaming{tokens * (q + kv) * 4, 1, StreamingKind::rotary}).value();
     return sum;
+}
+
+// A preset with its defaults filled in.
+ModelSpec served_model(const std::string& name, const DataDirectory& data) {
+    ModelSpec model;
+    std::vector<Diagnostic> errors;
+    read_fields(load_yaml(data.path(kModelPresets, name)), data, errors,
+                [&](Fields& fields) { describe(fields, model); });
+    if (!errors.empty()) {
+        throw ConfigError(errors);
+    }
+    complete(model);
+    return model;
 }
 
 }  // namespace
@@ -136,14 +137,11 @@ void validate_ceilings(const DataDirectory& data, const Terminal& terminal, Comp
 void validate_passes(const DataDirectory& data, const Terminal& terminal, bool points, Comparison& out) {
     ModelCache models(data);
     std::map<std::string, std::vector<double>> groups;
+    std::map<std::string, ModelSpec> served;
     std::vector<std::vector<std::string>> listed;
     for (const auto& row : read_facts_table(data.path("validation/compute/passes.csv"))) {
-        const auto served = std::find_if(std::begin(kServed), std::end(kServed),
-                                         [&](const ServedModel& model) { return row.text("model") == model.name; });
-        if (served == std::end(kServed)) {
-            throw ConfigError(fmt::format("validation/compute/passes.csv: unknown model '{}'", row.text("model")),
-                              ErrorCode::unknown_name);
-        }
+        const std::string name = row.text("model");
+        const ModelSpec& model = served.try_emplace(name, served_model(name, data)).first->second;
         const double tensor = row.number("tensor");
         const double batch = row.number("batch");
         const double prompt = row.number("prompt");
@@ -164,12 +162,16 @@ void validate_passes(const DataDirectory& data, const Terminal& terminal, bool p
         const auto pass = [&](double queries, double keys) {
             const double tokens = batch * queries;
             const double reduce =
-                seconds_alone(fabric, make_transfer(fabric, library, CollectiveOp::all_reduce, group,
-                                                    Bytes(tokens * served->hidden * 2), PathChoice::spray))
+                seconds_alone(fabric,
+                              make_transfer(fabric, library, CollectiveOp::all_reduce, group,
+                                            Bytes(tokens * static_cast<double>(model.hidden) * 2), PathChoice::spray))
                     .value();
-            const double layer = layer_seconds(device, *served, tensor, batch, queries, keys) + 2 * reduce;
-            return served->layers * layer +
-                   device.seconds(Gemm{batch, served->vocabulary / tensor, served->hidden}).value();
+            const double layer = layer_seconds(device, model, tensor, batch, queries, keys) + 2 * reduce;
+            return static_cast<double>(model.layers) * layer +
+                   device
+                       .seconds(Gemm{batch, static_cast<double>(model.vocabulary) / tensor,
+                                     static_cast<double>(model.hidden)})
+                       .value();
         };
         const auto book = [&](const std::string& what, double measured_ms, double seconds, const std::string& size) {
             const double error = seconds * 1e3 / measured_ms - 1;
