@@ -117,12 +117,23 @@ void PassCost::price_layer(LayerKind kind) {
     const PassProgram again = recomputed(kind, out.forward_program);
     out.backward_program = again;
     out.backward_program.append(layer(kind, Direction::backward));
+    const auto add_features = [&](PassWork work, PassProgram& program) {
+        const double layers = static_cast<double>(model_.layers) / static_cast<double>(plan_.parts());
+        const double input = hidden_bytes() / (plan_.sequence_parallel ? t_ : 1);
+        plan_.features.each([&](const PlanFeature& one) {
+            one.pass({plan_, work, layers, input, fabric_.shape().pcie_bandwidth, memory_rate_}, program);
+        });
+    };
+    add_features(PassWork::forward, out.forward_program);
+    add_features(PassWork::backward, out.backward_program);
     out.forward = out.forward_program.price();
     out.backward = out.backward_program.price();
     if (plan_.schedule->splits) {
         out.input_program = again;
         out.input_program.append(layer(kind, Direction::backward, Part::input));
         out.weight_program = layer(kind, Direction::backward, Part::weights);
+        add_features(PassWork::input_gradient, out.input_program);
+        add_features(PassWork::weight_gradient, out.weight_program);
         out.input = out.input_program.price();
         out.weight = out.weight_program.price();
     }

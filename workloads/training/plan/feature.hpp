@@ -54,6 +54,7 @@ struct KeptActivations {
     double layers = 0;   ///< of the stage
     double layer = 0;    ///< that a whole layer keeps of a micro-batch
     double input = 0;    ///< that a layer is given of a micro-batch
+    double inputs = 0;   ///< micro-batches under way in each layer, over all layers
     double kept = 0;     ///< by all layers of all micro-batches under way
     double working = 0;  ///< beside it, by the layer that computes
 };
@@ -62,9 +63,10 @@ struct KeptActivations {
 struct LayerPass {
     const PlanSpec& plan;
     PassWork work;
-    double layers;     ///< of a part of the model, in the mean
-    double input;      ///< B that the layer is given, on a rank
-    double host_link;  ///< B/s between a device and the memory of its host, each way; 0: not known
+    double layers;       ///< of a part of the model, in the mean
+    double input;        ///< B that the layer is given, on a rank
+    double host_link;    ///< B/s between a device and the memory of its host, each way; 0: not known
+    double memory_rate;  ///< B/s of the device's main memory
 };
 
 class PlanFeature {

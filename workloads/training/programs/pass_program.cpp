@@ -54,7 +54,8 @@ double speed_on(double units, double memory) {
 
 const char* pass_stream_name(PassStream stream) {
     constexpr std::array<const char*, kPassStreams> kNames = {
-        "kernels", "tensor-parallel communication", "context-parallel communication", "expert-parallel communication"};
+        "kernels", "tensor-parallel communication", "context-parallel communication", "expert-parallel communication",
+        "copies to and from the host"};
     return kNames[static_cast<std::size_t>(stream)];
 }
 

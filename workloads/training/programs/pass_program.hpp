@@ -53,9 +53,9 @@ struct Price {
     friend Price operator*(Price price, double k);
 };
 
-/// Streams of a rank in a pass: kernels, and one per communicator.
-enum class PassStream : std::uint8_t { compute, tensor, context, expert };
-inline constexpr std::size_t kPassStreams = 4;
+/// Streams of a rank in a pass: kernels, one per communicator, and copies between the device and its host.
+enum class PassStream : std::uint8_t { compute, tensor, context, expert, copy };
+inline constexpr std::size_t kPassStreams = 5;
 [[nodiscard]] const char* pass_stream_name(PassStream stream);
 
 struct PassOperation {
@@ -101,7 +101,7 @@ class PassProgram {
 
   private:
     std::vector<PassOperation> operations_;
-    std::array<Id, kPassStreams> last_{kNone, kNone, kNone, kNone};
+    std::array<Id, kPassStreams> last_{kNone, kNone, kNone, kNone, kNone};
     double flops_ = 0;
 };
 
