@@ -80,7 +80,8 @@ TEST_CASE("features that are not modelled together are refused by their names, a
     const std::string three = refused("zero: 0, adapters: {rank: 8}, compression: {}, outer: {workers: 2, steps: 4}");
     CHECK(three.find("outer cannot be combined with adapters") != std::string::npos);
     CHECK(three.find("compression cannot be combined with adapters") != std::string::npos);
-    CHECK(refused("documents: {lengths: [{tokens: 512}]}", ", pattern: 'M*-M', state_space: {heads: 8, head_dim: 64, state: 64}")
+    CHECK(refused("documents: {lengths: [{tokens: 512}]}",
+                  ", pattern: 'M*-M', state_space: {heads: 8, head_dim: 64, state: 64}")
               .find("documents cannot be combined with a model that has a 'pattern'") != std::string::npos);
     const std::string experts = refused("zero: 3, sharding: {weights: 4}", ", experts: {count: 8, topk: 2, ffn: 512}");
     CHECK(experts.find("sharding cannot be combined with a model with experts: use zero: 3 over all ranks") !=

@@ -51,6 +51,7 @@ const std::vector<Row>& rows() {
         {"compression", {"adapters", "experts", "both-ways"}},
         {"adapters", {"experts", "latent", "pattern", "encoder"}},
         {"documents", {"pattern", "encoder", "both-ways"}},
+        {"host_checkpoints", {"offload", "zeroth_order", "encoder"}},
     };
     return kRows;
 }

@@ -12,10 +12,12 @@ extern const FeatureRow kCompression;
 extern const FeatureRow kAdapters;
 extern const FeatureRow kDocuments;
 extern const FeatureRow kSignatures;
+extern const FeatureRow kHostCheckpoints;
 
 const std::vector<const FeatureRow*>& feature_table() {
-    static const std::vector<const FeatureRow*> kTable = {&kOffload,     &kZerothOrder, &kSharding,  &kOuter,
-                                                          &kCompression, &kAdapters,    &kDocuments, &kSignatures};
+    static const std::vector<const FeatureRow*> kTable = {&kOffload,   &kZerothOrder, &kSharding,
+                                                          &kOuter,     &kCompression, &kAdapters,
+                                                          &kDocuments, &kSignatures,  &kHostCheckpoints};
     return kTable;
 }
 
