@@ -363,6 +363,15 @@ TEST_CASE("explain: the parts of requests add up to what was measured of them, a
                 whole += one;
             }
             CHECK_MESSAGE(whole == doctest::Approx(1).epsilon(1e-6), name << " " << mix.kind);
+            // Operations are all of it that is no stage, swap or draft.
+            double named = 0;
+            for (const auto& [operation, one] : mix.operations) {
+                named += one;
+            }
+            CHECK_MESSAGE(named <= whole * (1 + 1e-6), name << " " << mix.kind);
+            CHECK(named > 0.5);
+            CHECK(std::is_sorted(mix.operations.begin(), mix.operations.end(),
+                                 [](const auto& a, const auto& b) { return a.second > b.second; }));
         }
         // Without pipelines, swaps and drafts every second of an iteration belongs to a kernel, the network or the host.
         if (s.as<ServingKind>().engine.mixed.pipeline == 1) {

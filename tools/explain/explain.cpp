@@ -177,7 +177,7 @@ const Explainer& explainer_of(const KindRow& kind) {
         {"training", {explain_training, training_verdict}},
         {"serving",
          {[](const Scenario& s, ModelCache& models, const RunOutput& base, Explanation& out) {
-              explain_requests(s, models.data(), base.summary, out);
+              explain_requests(s, models, base.summary, out);
           },
           request_verdict}},
         {"replay",

@@ -108,10 +108,11 @@ struct LatencyCurve {
 struct IterationMix {
     std::string kind;
     std::uint64_t iterations = 0;
-    double seconds = 0;                                  ///< summed over replicas
-    double sequences = 0;                                ///< mean of an iteration
-    double tokens = 0;                                   ///< new ones, mean of an iteration
-    std::vector<std::pair<std::string, double>> shares;  ///< of the seconds, by class; they add up to 1
+    double seconds = 0;                                      ///< summed over replicas
+    double sequences = 0;                                    ///< mean of an iteration
+    double tokens = 0;                                       ///< new ones, mean of an iteration
+    std::vector<std::pair<std::string, double>> shares;      ///< of the seconds, by class; they add up to 1
+    std::vector<std::pair<std::string, double>> operations;  ///< of the seconds, by operation; the longest first
 };
 
 /// What a change of faults, recovery or checkpoints gives.

@@ -21,6 +21,6 @@ void explain_traffic(const Scenario& scenario, const RunOutput& base, Explanatio
 void explain_replay(const RunOutput& base, Explanation& out);
 
 /// Where the time of requests goes and how their latencies are distributed, by running `scenario` once more; `base` is its summary.
-void explain_requests(const Scenario& scenario, const DataDirectory& data, const Summary& base, Explanation& out);
+void explain_requests(const Scenario& scenario, ModelCache& models, const Summary& base, Explanation& out);
 
 }  // namespace orrery::explain

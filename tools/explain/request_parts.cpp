@@ -3,6 +3,9 @@
 #include "tools/explain/paths.hpp"
 
 #include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
 #include <unordered_map>
 
 namespace orrery::explain {
@@ -38,70 +41,10 @@ constexpr std::array<const char*, kParts> kPartNames = {"way to the engine",
                                                         "waits between iterations"};
 using Times = std::array<double, kParts>;
 
-// Classes of kernels; kCollectives has no operation of a device: with all others free the collectives are left.
-constexpr std::array<Part, 5> kClasses = {kCollectives, kProducts, kExperts, kAttention, kSmall};
-
-Part class_of(const Operation& operation) {
-    if (std::holds_alternative<Attention>(operation) || std::holds_alternative<LatentAttention>(operation)) {
-        return kAttention;
-    }
-    if (std::holds_alternative<FusedExperts>(operation) || std::holds_alternative<GroupedGemm>(operation)) {
-        return kExperts;
-    }
-    return std::holds_alternative<Gemm>(operation) ? kProducts : kSmall;
+Part part_of(StepClass kind) {
+    constexpr std::array<Part, 7> kOfClass = {kProducts, kExperts, kAttention, kSmall, kCollectives, kHost, kGiven};
+    return kOfClass.at(static_cast<std::size_t>(kind));
 }
-
-// A device on which only the operations of the chosen class take time; kParts: all do.
-class OneClass final : public CostModel {
-  public:
-    OneClass(std::unique_ptr<CostModel> base, const Part& chosen) : base_(std::move(base)), chosen_(chosen) {}
-    [[nodiscard]] Cost cost(const Operation& operation) const override {
-        return chosen_ == kParts || class_of(operation) == chosen_ ? base_->cost(operation) : Cost{};
-    }
-
-  private:
-    std::unique_ptr<CostModel> base_;
-    const Part& chosen_;
-};
-
-// What a pipeline stage spends on each class: prices of kernels add up, so a batch is priced once for each class alone.
-class StageParts {
-  public:
-    StageParts(const ServingModel& model, Part& chosen)
-        : chosen_(chosen), slowdown_(model.host.slowdown.value), whole_(model) {
-        if (model.given != nullptr) {
-            given_ = make_step(model);
-            return;
-        }
-        for (std::size_t i = 0; i < kClasses.size(); ++i) {
-            alone_.push_back(std::make_unique<ModelStep>(model));
-        }
-    }
-
-    void add(const Batch& batch, Times& times) {
-        if (given_ != nullptr) {
-            times[kGiven] += given_->seconds(batch);
-            return;
-        }
-        times[kHost] += whole_.seconds(batch) - slowdown_ * whole_.kernel_seconds(batch);
-        ORRERY_ASSERT(alone_.size() == kClasses.size());
-        double collectives = 0;
-        for (std::size_t i = 0; i < kClasses.size(); ++i) {
-            chosen_ = kClasses[i];
-            const double kernels = alone_[i]->kernel_seconds(batch);
-            collectives = i == 0 ? kernels : collectives;
-            times[kClasses[i]] += slowdown_ * (i == 0 ? kernels : kernels - collectives);
-        }
-        chosen_ = kParts;
-    }
-
-  private:
-    Part& chosen_;
-    double slowdown_;
-    std::unique_ptr<StepCost> given_;
-    ModelStep whole_;
-    std::vector<std::unique_ptr<ModelStep>> alone_;
-};
 
 void add(Times& sum, const Times& more, double factor) {
     for (std::size_t i = 0; i < kParts; ++i) {
@@ -156,11 +99,9 @@ class RequestParts {
         }
     }
 
-    [[nodiscard]] const Part& chosen() const { return chosen_; }
-
     ServingObserver observer() {
         ServingObserver out;
-        out.stage = [this](std::size_t pool, const ServingModel& model) { stages_[pool].emplace_back(model, chosen_); };
+        out.stage = [this](std::size_t pool, const ServingModel& model) { stages_[pool].push_back(make_step(model)); };
         out.hooks.ran = [this](std::uint32_t replica, const Batch& batch, const EngineState& state, SimTime planned,
                                SimTime now) { ran(pool_of_[replica], batch, state, planned, now); };
         out.hooks.served = [this](const Sequence& sequence, const RequestOutcome* outcome) {
@@ -207,6 +148,11 @@ class RequestParts {
                     mix.shares.emplace_back(kPartNames.at(i), times[i] / mix.seconds);
                 }
             }
+            for (const auto& [name, seconds] : operations_.at(kind)) {
+                mix.operations.emplace_back(name, seconds / mix.seconds);
+            }
+            std::stable_sort(mix.operations.begin(), mix.operations.end(),
+                             [](const auto& a, const auto& b) { return a.second > b.second; });
             out.iterations.push_back(std::move(mix));
         }
     }
@@ -224,8 +170,12 @@ class RequestParts {
     void ran(std::size_t pool, const Batch& batch, const EngineState& state, SimTime planned, SimTime now) {
         Times times{};
         ORRERY_ASSERT(pool < stages_.size());
-        for (StageParts& stage : stages_[pool]) {
-            stage.add(batch, times);
+        std::vector<StepProgram> programs;
+        for (const std::unique_ptr<StepCost>& stage : stages_[pool]) {
+            programs.push_back(stage->program(batch));
+            for (const StepOperation& one : programs.back().operations()) {
+                times[part_of(one.kind)] += one.times * one.work.seconds;
+            }
         }
         ORRERY_ASSERT(now >= planned);
         const double seconds = (now - planned).seconds();
@@ -250,6 +200,11 @@ class RequestParts {
         mix.sequences += static_cast<double>(batch.items.size());
         mix.tokens += tokens;
         add(mix_times_.at(kind), times, 1);
+        for (const StepProgram& program : programs) {
+            for (const StepOperation& one : program.operations()) {
+                operations_.at(kind)[one.name] += one.times * one.work.seconds;
+            }
+        }
     }
 
     void follow(const Sequence& sequence, std::size_t pool, SimTime planned, SimTime now, const Times& times) {
@@ -303,28 +258,25 @@ class RequestParts {
         }
     }
 
-    Part chosen_ = kParts;
     double way_;
     std::uint32_t together_;  ///< tokens that reach a client as its first
     std::array<double, 3> limits_;
-    std::vector<std::size_t> pool_of_;              ///< by replica
-    std::vector<std::vector<StageParts>> stages_;   ///< by pool
-    std::unordered_map<std::uint64_t, Live> live_;  ///< by request; only looked up
-    std::array<float, 3> tails_{};                  ///< 99th percentiles: ttft, tpot, e2e
+    std::vector<std::size_t> pool_of_;                            ///< by replica
+    std::vector<std::vector<std::unique_ptr<StepCost>>> stages_;  ///< by pool
+    std::unordered_map<std::uint64_t, Live> live_;                ///< by request; only looked up
+    std::array<float, 3> tails_{};                                ///< 99th percentiles: ttft, tpot, e2e
     std::array<Times, 3> sums_{}, tail_sums_{};
     std::array<double, 3> counts_{}, tail_counts_{};
     std::array<std::vector<float>, 3> values_;
     std::array<IterationMix, 3> mixes_;
     std::array<Times, 3> mix_times_{};
+    std::array<std::map<std::string, double>, 3> operations_;  ///< s by kind of iteration and operation
 };
 
 }  // namespace
 
-void explain_requests(const Scenario& scenario, const DataDirectory& data, const Summary& base, Explanation& out) {
+void explain_requests(const Scenario& scenario, ModelCache& models, const Summary& base, Explanation& out) {
     RequestParts parts(scenario, base);
-    ModelCache models(data, [&](std::unique_ptr<CostModel> device, const DeviceSpec&) {
-        return std::make_unique<OneClass>(std::move(device), parts.chosen());
-    });
     const ServingObserver observer = parts.observer();
     RunOptions options;
     options.serving = &observer;

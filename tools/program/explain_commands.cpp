@@ -148,6 +148,17 @@ void print_requests(const Terminal& terminal, const Explanation& e) {
                         fmt::format("{:.1f}", mix.tokens), shares});
     }
     terminal.table({"iterations of", "of the time", "sequences", "new tokens", ""}, rows);
+    terminal.heading("operations of iterations");
+    rows.clear();
+    for (const IterationMix& mix : e.iterations) {
+        for (const auto& [name, share] : mix.operations) {
+            if (share > 0.005) {
+                rows.push_back({mix.kind, name, fmt::format("{:.1f} %", 100 * share),
+                                time_text(share * mix.seconds / static_cast<double>(mix.iterations))});
+            }
+        }
+    }
+    terminal.table({"iterations of", "operation", "of their time", "in each"}, rows);
 }
 
 void print_levers(const Terminal& terminal, const Explanation& e) {

@@ -63,6 +63,12 @@ Json values_of(Scenario scenario) {
     return out;
 }
 
+Json shares_of(const std::vector<std::pair<std::string, double>>& shares) {
+    return list_of(shares, [](const std::pair<std::string, double>& one) {
+        return Json{{"operation", one.first}, {"share", one.second}};
+    });
+}
+
 }  // namespace
 
 std::string explanation_json(const Scenario& scenario, const Explanation& why) {
@@ -109,11 +115,9 @@ std::string explanation_json(const Scenario& scenario, const Explanation& why) {
     }
     if (!why.iterations.empty()) {
         out["iterations"] = list_of(why.iterations, [](const IterationMix& mix) {
-            return Json{{"kind", mix.kind},
-                        {"iterations", mix.iterations},
-                        {"seconds", mix.seconds},
-                        {"sequences", mix.sequences},
-                        {"tokens", mix.tokens}};
+            return Json{{"kind", mix.kind},       {"iterations", mix.iterations},
+                        {"seconds", mix.seconds}, {"sequences", mix.sequences},
+                        {"tokens", mix.tokens},   {"operations", shares_of(mix.operations)}};
         });
     }
     if (why.campaign) {

@@ -144,19 +144,19 @@ const ModelStep::NanoLayer& ModelStep::nano_layer(std::uint32_t tokens, Mode mod
     }
     const ModelSpec& model = m_.model;
     const double own = std::ceil(tokens / static_cast<double>(m_.groups));
-    layer.out = priced(after_attention(this->layer(own)));
-    const StepWork both = price_attention_products(own);
+    layer.out = program_of(after_attention(this->layer(own))).total();
+    const StepWork both = attention_products(own).total();
     layer.in = both + (-1.0) * layer.out;
     layer.reduce = reduce(own);
     const auto routed = static_cast<double>(model.expert_layers()) / static_cast<double>(model.layers);
-    layer.feed_forward = model.parallel_block ? StepWork() : price_norm(own);
+    layer.feed_forward = model.parallel_block ? StepWork() : norm(own).total();
     if (routed < 1) {
-        layer.feed_forward += (1 - routed) * price_feed_forward(own, static_cast<double>(model.ffn) / t_);
+        layer.feed_forward += (1 - routed) * feed_forward(own, static_cast<double>(model.ffn) / t_).total();
     }
     if (routed > 0) {
         const Exchange exchange = price_exchange(tokens, own, mode);
         layer.dispatch = routed * exchange.dispatch;
-        layer.feed_forward += routed * price_experts(tokens, own);
+        layer.feed_forward += routed * experts(tokens, own).total();
         layer.combine = routed * exchange.combine;
     }
     return layer;

@@ -23,6 +23,21 @@ bool weights_alone(Precision precision, const Quantisation& quantisation) {
     return precision == Precision::int4 || (precision == Precision::fp4 && !quantisation.fp4_units);
 }
 
+StepClass class_of(LayerRole role) {
+    switch (role) {
+        case LayerRole::input:
+        case LayerRole::output:
+        case LayerRole::router:
+            return StepClass::product;
+        case LayerRole::core:
+            return StepClass::experts;
+        case LayerRole::sum:
+            return StepClass::collective;
+        default:
+            return StepClass::small;
+    }
+}
+
 // Decoding attention leaves the units and the memory's interface free.
 bool attends_beside(const ServingModel& m, double tensor) {
     const auto* units = dynamic_cast<const SeparateUnits*>(&m.device);
@@ -222,25 +237,28 @@ StepWork ModelStep::priced(const LayerOperation& one) const {
     return priced(experts, experts.precision);
 }
 
-StepWork ModelStep::priced(const LayerOperations& operations) const {
-    StepWork sum;
+StepProgram ModelStep::program_of(const LayerOperations& operations) const {
+    StepProgram out;
     for (const LayerOperation& one : operations) {
-        sum += priced(one);
+        out.add(one.name, class_of(one.role), priced(one));
     }
-    return sum;
+    return out;
 }
 
-StepWork ModelStep::price_norm(double tokens) const {
+StepProgram ModelStep::norm(double tokens) const {
     const auto hidden = static_cast<double>(m_.model.hidden);
-    return priced(LayerOperation{"norm", LayerRole::norm, tokens, hidden, hidden});
+    return program_of({LayerOperation{"norm", LayerRole::norm, tokens, hidden, hidden}});
 }
 
-StepWork ModelStep::price_attention_products(double tokens) const {
-    return price_norm(tokens) + priced(before_attention(layer(tokens))) + priced(after_attention(layer(tokens)));
+StepProgram ModelStep::attention_products(double tokens) const {
+    StepProgram out = norm(tokens);
+    out.add(program_of(before_attention(layer(tokens))));
+    out.add(program_of(after_attention(layer(tokens))));
+    return out;
 }
 
-StepWork ModelStep::price_feed_forward(double tokens, double width) const {
-    return priced(dense_feed_forward(layer(tokens), width));
+StepProgram ModelStep::feed_forward(double tokens, double width) const {
+    return program_of(dense_feed_forward(layer(tokens), width));
 }
 
 // A context-coherent group leaves tokens where their experts are: the busiest rank has as many more as its experts.
@@ -249,7 +267,7 @@ double ModelStep::rank_tokens(double tokens, bool stays) const {
     return stays ? std::min(tokens, std::ceil(tokens * m_.expert_load / groups)) : std::ceil(tokens / groups);
 }
 
-StepWork ModelStep::price_experts(double tokens, double group_tokens) const {
+StepProgram ModelStep::experts(double tokens, double group_tokens) const {
     const ExpertsSpec& routed = m_.model.experts;
     ExpertShard shard;
     shard.tokens = tokens;
@@ -263,7 +281,7 @@ StepWork ModelStep::price_experts(double tokens, double group_tokens) const {
     }
     shard.width = static_cast<double>(routed.ffn) * shard.devices / static_cast<double>(m_.gpus.size());
     shard.shared = m_.groups > 1 ? 1 : t_;
-    return priced(routed_feed_forward(layer(group_tokens), shard));
+    return program_of(routed_feed_forward(layer(group_tokens), shard));
 }
 
 StepWork ModelStep::by_node(double group_tokens, double token) const {
@@ -310,36 +328,52 @@ ModelStep::Exchange ModelStep::price_exchange(double tokens, double group_tokens
             between(CollectiveOp::all_to_all, 2 * copies)};
 }
 
-StepWork ModelStep::price_dense_layer(double tokens) const {
-    return price_attention_products(tokens) + price_norm(tokens) +
-           price_feed_forward(tokens, static_cast<double>(m_.model.ffn) / t_);
+StepProgram ModelStep::dense_layer(double tokens) const {
+    StepProgram out = attention_products(tokens);
+    out.add(norm(tokens));
+    out.add(feed_forward(tokens, static_cast<double>(m_.model.ffn) / t_));
+    return out;
 }
 
-StepWork ModelStep::price_tokens(double tokens, double own, Mode mode) const {
+StepProgram ModelStep::layers(double tokens, double own, Mode mode) const {
     const ModelSpec& model = m_.model;
     const auto routed = static_cast<double>(model.expert_layers());
-    const double dense = static_cast<double>(model.layers) - routed;
+    const double all = static_cast<double>(model.layers);
+    const double dense = all - routed;
+    StepProgram out;
     // The second norm of a layer, and both all-reduces; attention and feed-forward side by side share one of each.
-    const StepWork every =
-        price_attention_products(own) + (model.parallel_block ? reduce(own) : price_norm(own) + 2 * reduce(own));
-    StepWork seconds = static_cast<double>(model.layers) * every;
+    out.add(attention_products(own), share_ * all);
+    if (!model.parallel_block) {
+        out.add(norm(own), share_ * all);
+    }
+    out.add("sum over tensor ranks", StepClass::collective, reduce(own), share_ * all * (model.parallel_block ? 1 : 2));
     if (dense > 0) {
-        seconds += dense * price_feed_forward(own, static_cast<double>(model.ffn) / t_);
+        out.add(feed_forward(own, static_cast<double>(model.ffn) / t_), share_ * dense);
     }
     if (routed > 0) {
         const Exchange exchange = price_exchange(tokens, own, mode);
-        seconds += routed * (price_experts(tokens, own) + exchange.dispatch + exchange.combine);
+        out.add(experts(tokens, own), share_ * routed);
+        out.add("dispatch to experts", StepClass::collective, exchange.dispatch, share_ * routed);
+        out.add("return from experts", StepClass::collective, exchange.combine, share_ * routed);
     }
     if (coherent()) {
         // Every rank gets the keys and values of the iteration's tokens, of all layers at once.
         const double context = cache_bytes_per_token(model, m_.quantisation.cache, m_.compression);
-        seconds += between(CollectiveOp::all_gather, context * tokens);
+        out.add("gather of keys and values", StepClass::collective, between(CollectiveOp::all_gather, context * tokens),
+                share_);
     }
-    return share_ * seconds + (m_.embedding ? embedding(own) : StepWork());
+    if (m_.embedding) {
+        out.add(embedding(own));
+    }
+    return out;
 }
 
-StepWork ModelStep::embedding(double tokens) const {
-    return streaming(2 * static_cast<double>(m_.model.hidden) * tokens, 1, StreamingKind::embedding) + reduce(tokens);
+StepProgram ModelStep::embedding(double tokens) const {
+    StepProgram out;
+    out.add("embedding", StepClass::small,
+            streaming(2 * static_cast<double>(m_.model.hidden) * tokens, 1, StreamingKind::embedding));
+    out.add("sum of embeddings", StepClass::collective, reduce(tokens));
+    return out;
 }
 
 StepWork ModelStep::dense(std::uint32_t tokens, Mode mode) {
@@ -348,7 +382,7 @@ StepWork ModelStep::dense(std::uint32_t tokens, Mode mode) {
         known.resize(std::size_t{tokens} + 1, kNotPriced);
     }
     if (known[tokens].seconds < 0) {
-        known[tokens] = price_tokens(tokens, rank_tokens(tokens, mode == Mode::stays), mode);
+        known[tokens] = layers(tokens, rank_tokens(tokens, mode == Mode::stays), mode).total();
     }
     return known[tokens];
 }
@@ -359,7 +393,7 @@ StepWork ModelStep::uneven(std::uint32_t tokens, std::uint32_t own) {
     }
     const auto [entry, fresh] = uneven_.try_emplace((std::uint64_t{tokens} << 32U) | own);
     if (fresh) {
-        entry->second = price_tokens(tokens, own, Mode::prompts);
+        entry->second = layers(tokens, own, Mode::prompts).total();
     }
     return entry->second;
 }
@@ -394,18 +428,22 @@ StepWork ModelStep::head(std::uint32_t sequences, bool stays) {
         known.resize(std::size_t{sequences} + 1, kNotPriced);
     }
     if (known[sequences].seconds < 0) {
-        const double own = rank_tokens(sequences, stays);
-        const auto vocabulary = static_cast<double>(m_.model.vocabulary);
-        Gemm gemm;
-        gemm.m = own;
-        gemm.n = vocabulary / t_;
-        gemm.k = static_cast<double>(m_.model.hidden);
-        known[sequences] = priced(gemm) + streaming(kSamplingBytes / 2 * vocabulary * own, 2, StreamingKind::sampling);
-        if (tensor_group_.size() > 1) {
-            known[sequences] += collective(CollectiveOp::all_gather, tensor_group_, 2 * vocabulary * own);
-        }
+        known[sequences] = output_layer(rank_tokens(sequences, stays)).total();
     }
     return known[sequences];
+}
+
+StepProgram ModelStep::output_layer(double own) const {
+    const auto vocabulary = static_cast<double>(m_.model.vocabulary);
+    StepProgram out;
+    out.add("output layer", StepClass::product,
+            priced(Gemm{own, vocabulary / t_, static_cast<double>(m_.model.hidden)}));
+    out.add("sampling", StepClass::small, streaming(kSamplingBytes / 2 * vocabulary * own, 2, StreamingKind::sampling));
+    if (tensor_group_.size() > 1) {
+        out.add("gather of logits", StepClass::collective,
+                collective(CollectiveOp::all_gather, tensor_group_, 2 * vocabulary * own));
+    }
+    return out;
 }
 
 StepWork ModelStep::price_adapters(double tokens, double adapters) const {
@@ -453,7 +491,7 @@ static StepWork interleaved(const StepWork& attention, const StepWork& products,
     return both;
 }
 
-StepWork ModelStep::kernels(const Batch& batch) {
+StepWork ModelStep::kernels(const Batch& batch, StepProgram* out) {
     const auto groups = static_cast<double>(m_.groups);
     std::uint32_t tokens = batch.padded;
     double decoding = batch.padded;
@@ -491,18 +529,27 @@ StepWork ModelStep::kernels(const Batch& batch) {
         work += {seconds, seconds, sum.flops / groups, sum.bytes / groups, sum.done / groups};
     }
     const StepWork prompt_attention = work;
+    StepProgram program;
+    const auto note = [&](const char* name, StepClass kind, const StepWork& one) {
+        if (out != nullptr) {
+            program.add(name, kind, one);
+        }
+        return one;
+    };
+    note("attention of prompts", StepClass::attention, prompt_attention);
     const double running = std::max(1.0, decoding - batch.padded);
     const Mode mode = prompts > 0 ? Mode::prompts : coherent() ? Mode::stays : Mode::decodes;
     const bool stays = mode == Mode::stays;
     const double own = rank_tokens(decoding, stays);
     const double keys = std::max(1.0, context / running);
     if (decoding > 0) {
-        work += attention(own, 1, keys);
+        work += note("attention of decoding sequences", StepClass::attention, attention(own, 1, keys));
     }
     const StepWork low_rank = batch.adapters.empty() || m_.adapters.rank == 0 ? StepWork() : adapters(batch);
-    work += low_rank;
+    work += note("adapters", StepClass::product, low_rank);
     if (m_.compression.given) {
-        work += compress(std::ceil((tokens - batch.padded) / groups), prompts > 0);
+        work += note("compression of the cache", StepClass::small,
+                     compress(std::ceil((tokens - batch.padded) / groups), prompts > 0));
     }
     auto sequences = static_cast<std::uint32_t>(batch.items.size()) + batch.padded;
     if (prompts == 0) {
@@ -516,23 +563,49 @@ StepWork ModelStep::kernels(const Batch& batch) {
     const StepWork last = m_.head ? head(sequences + batch.drafted, stays) : StepWork();
     const double prompt_share = std::max<double>(longest_prompt, std::ceil(prompt_tokens * busiest));
     const double share = std::ceil((passed - prompt_tokens) / groups) + prompt_share;
-    const StepWork whole =
-        work + (prompts > 0 ? uneven(passed, static_cast<std::uint32_t>(share)) : dense(passed, mode)) + last;
+    const auto own_passed = static_cast<std::uint32_t>(share);
+    const StepWork whole = work + (prompts > 0 ? uneven(passed, own_passed) : dense(passed, mode)) + last;
+    if (out != nullptr) {
+        const double even = rank_tokens(passed, stays);
+        program.add(layers(passed, prompts > 0 ? std::max<double>(own_passed, even) : even, mode));
+        if (m_.head) {
+            program.add(output_layer(rank_tokens(sequences + batch.drafted, stays)));
+        }
+    }
+    StepWork best = whole;
     if (m_.nano_batches > 1) {
         const StepWork cut = nano_batched({static_cast<double>(passed), own, keys, prompt_attention, mode}) + low_rank +
-                             last + (m_.embedding ? embedding(std::ceil(passed / groups)) : StepWork());
-        return cut.seconds < whole.seconds ? cut : whole;
+                             last + (m_.embedding ? embedding(std::ceil(passed / groups)).total() : StepWork());
+        best = cut.seconds < whole.seconds ? cut : whole;
+    } else if (own >= 2 && beside_) {
+        const double count = share_ * static_cast<double>(m_.model.layers);
+        const StepWork halves =
+            prompt_attention + low_rank + last +
+            interleaved(attention(std::ceil(own / 2), 1, keys), dense((passed + 1) / 2, mode), count);
+        best = halves.seconds < whole.seconds ? halves : whole;
     }
-    if (own < 2 || !beside_) {
-        return whole;
+    if (out != nullptr && whole.seconds > 0) {
+        out->add(program, best.seconds / whole.seconds);
     }
-    const double layers = share_ * static_cast<double>(m_.model.layers);
-    const StepWork halves = prompt_attention + low_rank + last +
-                            interleaved(attention(std::ceil(own / 2), 1, keys), dense((passed + 1) / 2, mode), layers);
-    return halves.seconds < whole.seconds ? halves : whole;
+    return best;
 }
 
 StepWork ModelStep::work(const Batch& batch) {
+    return with_host(batch, kernels(batch));
+}
+
+StepProgram ModelStep::program(const Batch& batch) {
+    StepProgram device;
+    const StepWork work = kernels(batch, &device);
+    const double slowdown = m_.host.slowdown.value;
+    StepProgram out;
+    out.add(device, slowdown);
+    out.add("host and launches", StepClass::host,
+            {with_host(batch, work).seconds - slowdown * work.seconds, 0, 0, 0, 0});
+    return out;
+}
+
+StepWork ModelStep::with_host(const Batch& batch, StepWork work) const {
     IterationShape shape;
     shape.layers = share_ * static_cast<double>(m_.model.layers);
     shape.routed_layers = share_ * static_cast<double>(m_.model.expert_layers());
@@ -546,7 +619,6 @@ StepWork ModelStep::work(const Batch& batch) {
     const auto groups = static_cast<double>(m_.groups);
     shape.sequences = std::ceil(sequences / groups);
     shape.tokens = std::ceil(tokens / groups);
-    StepWork work = kernels(batch);
     work.seconds =
         iteration_seconds(m_.host, work.seconds, shape) + m_.step_overhead + m_.sequence_overhead * shape.sequences;
     return work;

@@ -35,6 +35,7 @@
 #include "workloads/serving/cost/co_schedule.hpp"
 #include "workloads/serving/cost/host_cost.hpp"
 #include "workloads/serving/cost/kv_compression.hpp"
+#include "workloads/serving/cost/step_program.hpp"
 #include "workloads/serving/engine/adapters.hpp"
 #include "workloads/serving/engine/sequence.hpp"
 
@@ -44,33 +45,18 @@
 
 namespace orrery::serving {
 
-/// What an iteration takes, and what it does on each device of its stage.
-struct StepWork {
-    double seconds = 0;
-    double kernels = 0;  ///< s of them with kernels under way
-    double flops = 0;    ///< of products and attention, as many as the units do in 16 bits in the same time
-    double bytes = 0;    ///< through the main memory
-    double done = 0;     ///< FLOPs of products and attention in their own formats
-
-    StepWork& operator+=(const StepWork& other) {
-        seconds += other.seconds;
-        kernels += other.kernels;
-        flops += other.flops;
-        bytes += other.bytes;
-        done += other.done;
-        return *this;
-    }
-    friend StepWork operator+(StepWork a, const StepWork& b) { return a += b; }
-    friend StepWork operator*(double times, const StepWork& work) {
-        return {times * work.seconds, times * work.kernels, times * work.flops, times * work.bytes, times * work.done};
-    }
-};
-
 class StepCost {
   public:
     virtual ~StepCost() = default;
     [[nodiscard]] virtual StepWork work(const Batch& batch) = 0;
     [[nodiscard]] double seconds(const Batch& batch) { return work(batch).seconds; }
+    /// The same by operation. Their times add up to that of work(), with the host's where the device waits for it; operations that run
+    /// beside each other share the time that they take together.
+    [[nodiscard]] virtual StepProgram program(const Batch& batch) {
+        StepProgram out;
+        out.add("iteration", StepClass::given, work(batch));
+        return out;
+    }
 };
 
 /// fixed + token x new tokens + context x tokens that decoding sequences look back on; for closed forms.
@@ -137,11 +123,12 @@ class ModelStep final : public StepCost {
   public:
     explicit ModelStep(const ServingModel& model);
     [[nodiscard]] StepWork work(const Batch& batch) override;
+    [[nodiscard]] StepProgram program(const Batch& batch) override;
 
     /// Parts of an iteration, for checks: products, small kernels and communication over all layers for this many tokens ...
     [[nodiscard]] double dense_seconds(std::uint32_t tokens) { return dense(tokens, Mode::decodes).seconds; }
     /// ... those of one dense layer without attention and communication ...
-    [[nodiscard]] double dense_layer_seconds(double tokens) const { return price_dense_layer(tokens).seconds; }
+    [[nodiscard]] double dense_layer_seconds(double tokens) const { return dense_layer(tokens).total().seconds; }
     /// ... attention of one sequence's piece, or of `sequences` decoding ones, over all layers ...
     [[nodiscard]] double attention_seconds(double sequences, double queries, double keys) const {
         return attention(sequences, queries, keys).seconds;
@@ -164,7 +151,9 @@ class ModelStep final : public StepCost {
     [[nodiscard]] StepWork uneven(std::uint32_t tokens, std::uint32_t own);
     [[nodiscard]] StepWork head(std::uint32_t sequences, bool stays);
     [[nodiscard]] StepWork adapters(const Batch& batch);
-    [[nodiscard]] StepWork kernels(const Batch& batch);
+    /// `out`: takes the operations, where somebody asks for them.
+    [[nodiscard]] StepWork kernels(const Batch& batch, StepProgram* out = nullptr);
+    [[nodiscard]] StepWork with_host(const Batch& batch, StepWork kernels) const;
     [[nodiscard]] StepWork compressed(const Attention& attention, const StepWork& usual) const;
     [[nodiscard]] StepWork compress(double tokens, bool prompts) const;
     /// Of an iteration that is cut into nano-batches.
@@ -193,11 +182,11 @@ class ModelStep final : public StepCost {
     /// A layer of the model for so many tokens of an attention group.
     [[nodiscard]] LayerContext layer(double rows) const;
     [[nodiscard]] StepWork priced(const LayerOperation& one) const;
-    [[nodiscard]] StepWork priced(const LayerOperations& operations) const;
-    [[nodiscard]] StepWork price_norm(double tokens) const;
-    [[nodiscard]] StepWork price_attention_products(double tokens) const;
-    [[nodiscard]] StepWork price_feed_forward(double tokens, double width) const;
-    [[nodiscard]] StepWork price_experts(double tokens, double group_tokens) const;
+    [[nodiscard]] StepProgram program_of(const LayerOperations& operations) const;
+    [[nodiscard]] StepProgram norm(double tokens) const;
+    [[nodiscard]] StepProgram attention_products(double tokens) const;
+    [[nodiscard]] StepProgram feed_forward(double tokens, double width) const;
+    [[nodiscard]] StepProgram experts(double tokens, double group_tokens) const;
     /// To the experts of a layer on other attention groups, and back.
     struct Exchange {
         StepWork dispatch, combine;
@@ -205,9 +194,11 @@ class ModelStep final : public StepCost {
     [[nodiscard]] Exchange price_exchange(double tokens, double group_tokens, Mode mode) const;
     /// Of `token` bytes for each token, by node first.
     [[nodiscard]] StepWork by_node(double group_tokens, double token) const;
-    [[nodiscard]] StepWork price_dense_layer(double tokens) const;
-    [[nodiscard]] StepWork price_tokens(double tokens, double own, Mode mode) const;
-    [[nodiscard]] StepWork embedding(double tokens) const;
+    [[nodiscard]] StepProgram dense_layer(double tokens) const;
+    /// All layers but for the cores of attention, and the embedding where the stage has it.
+    [[nodiscard]] StepProgram layers(double tokens, double own, Mode mode) const;
+    [[nodiscard]] StepProgram embedding(double tokens) const;
+    [[nodiscard]] StepProgram output_layer(double own) const;
     [[nodiscard]] StepWork price_adapters(double tokens, double adapters) const;
     [[nodiscard]] StepWork one_attention(double sequences, double queries, double keys, bool windowed) const;
 

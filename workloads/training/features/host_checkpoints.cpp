@@ -23,8 +23,9 @@ namespace {
 class HostCheckpoints final : public FeatureOf<HostCheckpoints> {
   public:
     void describe(Fields& fields) override {
-        fields.integer({"layers", "layers of each part of the model whose inputs go to the host; 0: all", false, 0, 100'000},
-                       layers_);
+        fields.integer(
+            {"layers", "layers of each part of the model whose inputs go to the host; 0: all", false, 0, 100'000},
+            layers_);
     }
 
     void check(const ModelSpec&, const PlanSpec& plan, PlanProblems& out) const override {
@@ -43,13 +44,19 @@ class HostCheckpoints final : public FeatureOf<HostCheckpoints> {
             return;
         }
         if (at.host_link <= 0) {
-            throw InfeasibleError("plan.host_checkpoints needs a node whose devices have a link to the host: "
-                                  "node.pcie_bandwidth, or node.host with pcie");
+            throw InfeasibleError(
+                "plan.host_checkpoints needs a node whose devices have a link to the host: "
+                "node.pcie_bandwidth, or node.host with pcie");
         }
         const double moved = share(at.plan, at.layers);
         const bool out = at.work == PassWork::forward;
-        program.add({out ? "copy checkpoint to host" : "copy checkpoint from host", Category::other, PassStream::copy,
-                     moved * at.input / at.host_link, moved, {PassProgram::kNone, PassProgram::kNone}, 0,
+        program.add({out ? "copy checkpoint to host" : "copy checkpoint from host",
+                     Category::other,
+                     PassStream::copy,
+                     moved * at.input / at.host_link,
+                     moved,
+                     {PassProgram::kNone, PassProgram::kNone},
+                     0,
                      std::min(1.0, at.host_link / at.memory_rate)});
     }
 

@@ -58,8 +58,8 @@ KeptInputs kept_inputs(const ModelSpec& model, const PlanSpec& plan) {
 
 LayerBytes layer_bytes(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software, LayerKind kind) {
     const auto t = static_cast<double>(plan.tensor);
-    const double tokens = static_cast<double>(model.sequence) / static_cast<double>(plan.context) *
-                          static_cast<double>(plan.micro_batch);
+    const double tokens =
+        static_cast<double>(model.sequence) / static_cast<double>(plan.context) * static_cast<double>(plan.micro_batch);
     const double sharded = plan.sequence_parallel ? t : 1;
     const double operand = software.fused_casts ? plan.operand_bytes() : 2;
     const KeptInputs inputs = kept_inputs(model, plan);
