@@ -2,13 +2,14 @@
 
 namespace orrery::engine {
 
-Dispatcher::Dispatcher(Engine& engine, ResourceModel& resources, TaskSource& source, JobPlace place)
+Dispatcher::Dispatcher(Engine& engine, ResourceModel& resources, TaskSource& source, JobPlace place, Dispatcher* lead)
     : engine_(engine),
       resources_(resources),
       source_(source),
       place_(place),
       handler_(engine.add_handler(*this)),
-      listener_(resources.add_listener(*this)) {}
+      listener_(resources.add_listener(*this)),
+      lead_(lead != nullptr ? lead : this) {}
 
 void Dispatcher::end() {
     source_.end(*this);
@@ -40,7 +41,8 @@ void Dispatcher::schedule(SimTime after, Phase phase, std::uint32_t entity, cons
         pending_[slot] = pending;
     }
     ORRERY_ASSERT(entity < JobPlace::kEntitiesPerJob);
-    engine_.schedule(engine_.now() + after, event_order(phase, place_.entities + entity, sequence_++), handler_, slot);
+    engine_.schedule(engine_.now() + after, event_order(phase, place_.entities + entity, lead_->sequence_++), handler_,
+                     slot);
 }
 
 void Dispatcher::delay(SimTime duration, std::uint32_t entity, std::uint64_t token, Phase phase) {
@@ -62,6 +64,26 @@ void Dispatcher::on_event(std::uint32_t datum) {
         resources_.start(pending.resources, pending.amount, listener_, pending.token);
     } else {
         source_.on_done(pending.token, *this);
+    }
+}
+
+SourceParts::SourceParts(Engine& engine, ResourceModel& resources, std::span<TaskSource* const> sources,
+                         JobPlace place) {
+    for (TaskSource* source : sources) {
+        Dispatcher* const lead = parts_.empty() ? nullptr : parts_.front().get();
+        parts_.push_back(std::make_unique<Dispatcher>(engine, resources, *source, place, lead));
+    }
+}
+
+void SourceParts::begin() {
+    for (const auto& part : parts_) {
+        part->begin();
+    }
+}
+
+void SourceParts::end() {
+    for (const auto& part : parts_) {
+        part->end();
     }
 }
 

@@ -5,10 +5,14 @@
 // A source starts tasks through a dispatcher and is told when each has finished; then it may start more. A token of the
 // source's own choice names a task. A decision is a task of no duration in Phase::scheduler: it comes once all that
 // happens in its instant has happened. When nothing is pending the run ends; the source says whether that was its end.
+// A job may have several sources as parts. Each owns its tasks, and the events of all are ordered as those of one: by entity, then in
+// the order in which they were asked for.
 
 #include "sim/engine/job.hpp"
 
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <vector>
 
 namespace orrery::engine {
@@ -28,8 +32,11 @@ class TaskSource {
 
 class Dispatcher final : public EventHandler, public ActivityListener, public Job {
   public:
-    /// All references outlive the run.
-    Dispatcher(Engine& engine, ResourceModel& resources, TaskSource& source, JobPlace place = {});
+    /// All references outlive the run. `lead`: the first part of the same job; null: the source is alone, or the first.
+    Dispatcher(Engine& engine, ResourceModel& resources, TaskSource& source, JobPlace place = {},
+               Dispatcher* lead = nullptr);
+    Dispatcher(const Dispatcher&) = delete;
+    Dispatcher& operator=(const Dispatcher&) = delete;
 
     void begin() override { source_.begin(*this); }
     void end() override;
@@ -65,10 +72,22 @@ class Dispatcher final : public EventHandler, public ActivityListener, public Jo
     JobPlace place_;
     std::uint32_t handler_;
     ListenerId listener_;
-    std::uint32_t sequence_ = 0;
+    Dispatcher* lead_;              ///< counts the events of the job
+    std::uint32_t sequence_ = 0;    ///< of the lead
     std::vector<Pending> pending_;  ///< by event datum
     std::vector<std::uint32_t> free_;
     std::vector<ClassId> kept_;
+};
+
+/// A job of several sources, which begin and end in their order. Activities of one class that finish together are told in it, too.
+class SourceParts final : public Job {
+  public:
+    SourceParts(Engine& engine, ResourceModel& resources, std::span<TaskSource* const> sources, JobPlace place);
+    void begin() override;
+    void end() override;
+
+  private:
+    std::vector<std::unique_ptr<Dispatcher>> parts_;
 };
 
 }  // namespace orrery::engine

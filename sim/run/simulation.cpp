@@ -76,6 +76,10 @@ Dispatcher& Simulation::add(TaskSource& source, SimTime start) {
     return add_job<Dispatcher>(source, start);
 }
 
+void Simulation::add(std::span<TaskSource* const> parts, SimTime start) {
+    (void)add_job<SourceParts>(parts, start);
+}
+
 void Simulation::run_ahead() {
     if (packets_ != nullptr) {
         packets_->run_ahead();

@@ -54,6 +54,8 @@ class Simulation {
     /// Jobs start at `start` of this run and count their own time from there. What they refer to outlives the run.
     Executor& add(const TaskGraph& graph, SimTime start = SimTime());
     Dispatcher& add(TaskSource& source, SimTime start = SimTime());
+    /// Sources that are parts of one job.
+    void add(std::span<TaskSource* const> parts, SimTime start = SimTime());
     [[nodiscard]] std::size_t jobs() const { return jobs_.size(); }
 
     /// No job starts anything because something else has ended: packets may be simulated ahead of what is told of them.

@@ -39,6 +39,31 @@ class Decider final : public TaskSource {
     ClassId link_;
 };
 
+// Asks for tasks of no duration at given entities, and logs what is done beside the other parts of its job.
+class Part final : public TaskSource {
+  public:
+    Part(std::vector<std::uint32_t> entities, std::vector<std::string>& log, std::string name)
+        : entities_(std::move(entities)), log_(log), name_(std::move(name)) {}
+    void begin(Dispatcher& d) override {
+        log_.push_back(name_ + " begins");
+        for (const std::uint32_t entity : entities_) {
+            d.delay(SimTime(), entity, entity);
+        }
+    }
+    void on_done(std::uint64_t token, Dispatcher& d) override {
+        log_.push_back(name_ + std::to_string(token));
+        if (token == 1) {
+            d.delay(SimTime(), 2, 9);
+        }
+    }
+    void end(Dispatcher&) override { log_.push_back(name_ + " ends"); }
+
+  private:
+    std::vector<std::uint32_t> entities_;
+    std::vector<std::string>& log_;
+    std::string name_;
+};
+
 // Forgets to give back what it holds.
 class Forgetful final : public TaskSource {
   public:
@@ -58,6 +83,22 @@ TEST_CASE("faults, then decisions come after all else of their instant, and see 
     simulation.run();
     const std::vector<std::uint64_t> expected = {2, 3, 1, Decider::kFault, Decider::kDecision, 4, Decider::kDecision};
     CHECK(source.log == expected);
+}
+
+TEST_CASE("parts of a job begin and end in their order, and their events come by entity, then as they were asked for") {
+    for (const double start_s : {0.0, 4.0}) {
+        Simulation simulation;
+        std::vector<std::string> log;
+        Part a({2, 1, 3}, log, "a");
+        Part b({1, 0, 2}, log, "b");
+        const std::vector<TaskSource*> parts = {&a, &b};
+        simulation.add(parts, SimTime::from_seconds(start_s));
+        CHECK(simulation.jobs() == 1);
+        simulation.run();
+        const std::vector<std::string> expected = {"a begins", "b begins", "b0", "a1", "b1",     "a2",
+                                                   "b2",       "a9",       "b9", "a3", "a ends", "b ends"};
+        CHECK(log == expected);
+    }
 }
 
 TEST_CASE("jobs of one run share its resources, start when they should, and count their own time") {
