@@ -3,10 +3,10 @@
 
 #include "sim/device/device_spec.hpp"
 #include "workloads/model/model_spec.hpp"
-#include "workloads/serving/cluster/service_spec.hpp"
 #include "workloads/serving/cost/given_step.hpp"
 #include "workloads/serving/cost/kv_compression.hpp"
 #include "workloads/serving/requests/arrivals.hpp"
+#include "workloads/serving/service_spec.hpp"
 
 namespace orrery::serving {
 

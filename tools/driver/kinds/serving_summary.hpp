@@ -3,8 +3,8 @@
 
 #include "sim/record/summary.hpp"
 #include "tools/driver/scenario.hpp"
-#include "workloads/serving/cluster/service_spec.hpp"
 #include "workloads/serving/metrics/outcome.hpp"
+#include "workloads/serving/service_spec.hpp"
 
 #include <vector>
 

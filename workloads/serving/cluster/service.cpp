@@ -2,13 +2,13 @@
 
 #include "sim/base/error.hpp"
 #include "workloads/serving/cluster/autoscaler.hpp"
+#include "workloads/serving/cluster/client_timeouts.hpp"
 #include "workloads/serving/cluster/mixing.hpp"
-#include "workloads/serving/engine/adapter_loads.hpp"
+#include "workloads/serving/front_end/frontend.hpp"
 #include "workloads/serving/metrics/metrics.hpp"
 #include "workloads/serving/metrics/request_timeline.hpp"
 #include "workloads/serving/metrics/steady_state.hpp"
-#include "workloads/serving/requests/client_timeouts.hpp"
-#include "workloads/serving/requests/frontend.hpp"
+#include "workloads/serving/transfer/adapter_loads.hpp"
 #include "workloads/serving/transfer/fetch.hpp"
 #include "workloads/serving/transfer/kv_restores.hpp"
 

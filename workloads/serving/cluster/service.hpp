@@ -17,9 +17,9 @@
 // Validated by tests/workloads/serving_test.cpp (tables of iterations by hand, closed forms).
 
 #include "sim/run/simulation.hpp"
-#include "workloads/serving/cluster/service_spec.hpp"
 #include "workloads/serving/cost/step_cost.hpp"
 #include "workloads/serving/metrics/outcome.hpp"
+#include "workloads/serving/service_spec.hpp"
 
 #include <functional>
 

@@ -12,7 +12,7 @@
 // Sources: stages as in Fu et al., "ServerlessLLM", OSDI 2024, and "ElasticMoE", arXiv:2510.02613 (weights of peers).
 // Validated by tests/workloads/serving_faults_test.cpp and serving_scaling_test.cpp.
 
-#include "workloads/serving/cluster/fleet.hpp"
+#include "workloads/serving/fleet/fleet.hpp"
 
 #include <array>
 

@@ -5,7 +5,7 @@
 // behind the prompts of others, while its cache travels.
 // Limits: the first kMostLifeRecords parts of a run are kept.
 
-#include "workloads/serving/cluster/fleet.hpp"
+#include "workloads/serving/fleet/fleet.hpp"
 
 #include <unordered_map>
 

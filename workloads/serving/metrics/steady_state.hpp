@@ -15,8 +15,8 @@
 // method", INFORMS Journal on Computing 9(3), 1997.
 // Validated by tests/workloads/serving_steady_test.cpp (queues with closed forms).
 
-#include "workloads/serving/cluster/service_spec.hpp"
 #include "workloads/serving/metrics/outcome.hpp"
+#include "workloads/serving/service_spec.hpp"
 
 #include <functional>
 

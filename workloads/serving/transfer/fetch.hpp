@@ -1,7 +1,7 @@
 #pragma once
 // Prefixes that come from host memory and NVMe before their sequence waits for its turn.
 
-#include "workloads/serving/cluster/fleet.hpp"
+#include "workloads/serving/fleet/fleet.hpp"
 
 namespace orrery::serving {
 

@@ -8,7 +8,7 @@
 // Source: Strati et al., "DejaVu", ICML 2024 (caches that are streamed to other hosts, and restored after a failure).
 // Validated by tests/workloads/serving_faults_test.cpp.
 
-#include "workloads/serving/cluster/fleet.hpp"
+#include "workloads/serving/fleet/fleet.hpp"
 
 namespace orrery::serving {
 

@@ -4,7 +4,7 @@
 // The target is chosen and makes room first; then the keys and values go over the fabric, whole after the prompt or layer
 // by layer while it computes. The source keeps its blocks until all has arrived. On the same devices nothing is sent.
 
-#include "workloads/serving/cluster/routes.hpp"
+#include "workloads/serving/fleet/routes.hpp"
 
 #include <array>
 

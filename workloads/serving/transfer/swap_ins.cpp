@@ -1,6 +1,6 @@
 #include "workloads/serving/transfer/swap_ins.hpp"
 
-#include "workloads/serving/cluster/fleet.hpp"
+#include "workloads/serving/fleet/fleet.hpp"
 
 namespace orrery::serving {
 

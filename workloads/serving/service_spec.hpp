@@ -2,11 +2,11 @@
 // What a serving system is: pools of replicas, how requests reach them, and what is measured. Without the service itself.
 
 #include "sim/network/placement.hpp"
-#include "workloads/serving/cluster/routers/router.hpp"
-#include "workloads/serving/cluster/service_faults.hpp"
 #include "workloads/serving/engine/expert_cache.hpp"
-#include "workloads/serving/requests/front_end_host.hpp"
+#include "workloads/serving/requests/front_end_spec.hpp"
+#include "workloads/serving/routers/router.hpp"
 #include "workloads/serving/schedulers/scheduler.hpp"
+#include "workloads/serving/service_faults.hpp"
 
 #include <functional>
 #include <optional>

@@ -1,8 +1,8 @@
 #pragma once
 // What routers measure replicas by.
 
-#include "workloads/serving/cluster/fleet.hpp"
-#include "workloads/serving/cluster/routers/router.hpp"
+#include "workloads/serving/fleet/fleet.hpp"
+#include "workloads/serving/routers/router.hpp"
 
 namespace orrery::serving {
 

@@ -1,4 +1,4 @@
-#include "workloads/serving/cluster/routers/router.hpp"
+#include "workloads/serving/routers/router.hpp"
 
 #include "sim/base/random.hpp"
 

@@ -1,4 +1,4 @@
-#include "workloads/serving/engine/adapter_loads.hpp"
+#include "workloads/serving/transfer/adapter_loads.hpp"
 
 namespace orrery::serving {
 

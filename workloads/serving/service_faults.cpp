@@ -1,4 +1,4 @@
-#include "workloads/serving/cluster/service_faults.hpp"
+#include "workloads/serving/service_faults.hpp"
 
 #include <fmt/format.h>
 

@@ -13,8 +13,8 @@
 
 #include "sim/engine/task_source.hpp"
 #include "sim/network/node_memory.hpp"
-#include "workloads/serving/cluster/service_spec.hpp"
 #include "workloads/serving/metrics/outcome.hpp"
+#include "workloads/serving/service_spec.hpp"
 
 #include <deque>
 #include <memory>

@@ -4,7 +4,7 @@
 // All wait equally long, so the first to come is the first to go: one deadline is under way at a time.
 // Validated by tests/workloads/serving_clients_test.cpp.
 
-#include "workloads/serving/cluster/fleet.hpp"
+#include "workloads/serving/fleet/fleet.hpp"
 
 #include <unordered_map>
 

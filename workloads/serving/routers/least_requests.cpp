@@ -1,4 +1,4 @@
-#include "workloads/serving/cluster/routers/load.hpp"
+#include "workloads/serving/routers/load.hpp"
 
 namespace orrery::serving {
 

@@ -1,4 +1,4 @@
-#include "workloads/serving/requests/client_timeouts.hpp"
+#include "workloads/serving/cluster/client_timeouts.hpp"
 
 namespace orrery::serving {
 

@@ -1,7 +1,7 @@
 #pragma once
 // The replicas among which a router chooses.
 
-#include "workloads/serving/cluster/fleet.hpp"
+#include "workloads/serving/fleet/fleet.hpp"
 
 namespace orrery::serving {
 

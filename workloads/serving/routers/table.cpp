@@ -1,6 +1,6 @@
 // The table of routers: one row each.
 
-#include "workloads/serving/cluster/routers/router.hpp"
+#include "workloads/serving/routers/router.hpp"
 
 namespace orrery::serving {
 

@@ -1,7 +1,7 @@
-#include "workloads/serving/cluster/expert_loads.hpp"
+#include "workloads/serving/transfer/expert_loads.hpp"
 
 #include "sim/base/error.hpp"
-#include "workloads/serving/cluster/fleet.hpp"
+#include "workloads/serving/fleet/fleet.hpp"
 
 #include <algorithm>
 

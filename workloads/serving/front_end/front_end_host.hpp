@@ -14,8 +14,8 @@
 // Validated by tests/workloads/serving_front_end_test.cpp (D/D/c and M/D/1 in closed form).
 
 #include "sim/base/time.hpp"
-#include "sim/config/fields.hpp"
 #include "workloads/serving/engine/sequence.hpp"
+#include "workloads/serving/requests/front_end_spec.hpp"
 
 #include <deque>
 #include <vector>
@@ -25,19 +25,6 @@ class Dispatcher;
 }  // namespace orrery::engine
 
 namespace orrery::serving {
-
-struct FrontEndSpec {
-    bool given = false;
-    std::int64_t cores = 1;
-    double request_s = 0;       ///< of a core on each request
-    double prompt_token_s = 0;  ///< of a core on each token of its prompt
-    double token_s = 0;         ///< of a core on each token of its answer
-    double rate = 0;            ///< requests per second that it lets in, evenly; 0: as they come
-    std::int64_t streams = 0;   ///< requests that it lets be under way; 0: any number
-};
-void describe(Fields& fields, FrontEndSpec& spec);
-/// What changes nothing as it is; empty: fine.
-[[nodiscard]] std::vector<std::string> problems_of(const FrontEndSpec& spec);
 
 /// Equal cores that work on jobs in the order in which they come.
 class HostCores {

@@ -1,6 +1,6 @@
-#include "workloads/serving/requests/frontend.hpp"
+#include "workloads/serving/front_end/frontend.hpp"
 
-#include "workloads/serving/cluster/fleet.hpp"
+#include "workloads/serving/fleet/fleet.hpp"
 
 #include <algorithm>
 

@@ -18,8 +18,8 @@
 
 #include "sim/device/device.hpp"
 #include "sim/engine/task_source.hpp"
-#include "workloads/serving/cluster/expert_loads.hpp"
 #include "workloads/serving/cluster/service.hpp"
+#include "workloads/serving/transfer/expert_loads.hpp"
 #include "workloads/serving/transfer/swap_ins.hpp"
 
 #include <deque>

@@ -1,4 +1,4 @@
-#include "workloads/serving/cluster/routers/router.hpp"
+#include "workloads/serving/routers/router.hpp"
 
 namespace orrery::serving {
 

@@ -12,7 +12,7 @@
 
 #include "sim/engine/task_source.hpp"
 #include "workloads/serving/cluster/service.hpp"
-#include "workloads/serving/requests/front_end_host.hpp"
+#include "workloads/serving/front_end/front_end_host.hpp"
 
 #include <algorithm>
 #include <deque>

@@ -1,4 +1,4 @@
-#include "workloads/serving/cluster/fleet.hpp"
+#include "workloads/serving/fleet/fleet.hpp"
 
 #include "sim/base/error.hpp"
 #include "sim/base/random.hpp"

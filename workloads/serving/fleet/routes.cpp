@@ -1,4 +1,4 @@
-#include "workloads/serving/cluster/routes.hpp"
+#include "workloads/serving/fleet/routes.hpp"
 
 #include <algorithm>
 #include <iterator>

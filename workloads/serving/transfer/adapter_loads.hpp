@@ -1,7 +1,7 @@
 #pragma once
 // Sequences that wait for a slot for their adapter, and adapters on their way from host memory.
 
-#include "workloads/serving/cluster/fleet.hpp"
+#include "workloads/serving/fleet/fleet.hpp"
 
 namespace orrery::serving {
 
