@@ -29,6 +29,8 @@ class Slots {
     [[nodiscard]] const T& operator[](std::uint32_t slot) const { return values_[slot]; }
     /// Slots taken so far, those given back among them.
     [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(values_.size()); }
+    /// Those that were not given back.
+    [[nodiscard]] std::size_t taken() const { return values_.size() - free_.size(); }
     [[nodiscard]] auto begin() { return values_.begin(); }
     [[nodiscard]] auto end() { return values_.end(); }
     [[nodiscard]] auto begin() const { return values_.begin(); }

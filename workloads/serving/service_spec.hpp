@@ -96,7 +96,7 @@ struct PoolSpec {
     double units = 1;                    ///< share of the compute units there, which `cost` knows
     std::optional<ExpertPool> experts;   ///< nothing: all experts are on the devices
     SwapSpec swap;
-    bool plans_ahead = false;   ///< a batch is put together when the one before it starts, see fleet.hpp
+    bool plans_ahead = false;   ///< a batch is put together when the one before it starts, see cluster/pipelines.hpp
     double host_bandwidth = 0;  ///< B/s each way between a replica's devices and host memory; 0: takes no time
 };
 

@@ -2,15 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace orrery::serving {
 
-Autoscaler::Autoscaler(const ServiceSpec& spec, Fleet& fleet, Starter& starter, LifecycleListener& listener,
-                       ServiceResult& result)
-    : fleet_(fleet), starter_(starter), listener_(listener), result_(result), since_(fleet.size()) {
+Autoscaler::Autoscaler(const ServiceSpec& spec, Fleet& fleet, Routing& routing, Starter& starter,
+                       const Frontend& frontend, ServiceResult& result)
+    : fleet_(fleet), routing_(routing), starter_(starter), frontend_(frontend), result_(result), since_(fleet.size()) {
     std::uint32_t first = 0;
     for (const PoolSpec& pool : spec.pools) {
-        pools_.push_back({&pool, first, SimTime(), 0});
+        pools_.push_back({&pool, first, SimTime()});
         if (pool.scaling.target > 0) {
             for (std::uint32_t i = pool.scaling.least; i < pool.replicas; ++i) {
                 fleet[first + i].power = Power::off;
@@ -18,15 +19,15 @@ Autoscaler::Autoscaler(const ServiceSpec& spec, Fleet& fleet, Starter& starter, 
         }
         first += pool.replicas;
     }
+    routing.update();
 }
 
 void Autoscaler::begin(Dispatcher& dispatcher) {
-    dispatcher_ = &dispatcher;
+    Part::begin(dispatcher);
     for (std::uint32_t i = 0; i < pools_.size(); ++i) {
         const ScalingSpec& scaling = pools_[i].spec->scaling;
         if (scaling.target > 0) {
-            dispatcher.delay(SimTime::from_seconds(scaling.interval_s), 0, Token{ServiceTask::scale, i, 0}.pack(),
-                             Phase::scheduler);
+            dispatcher.delay(SimTime::from_seconds(scaling.interval_s), 0, i, Phase::scheduler);
         }
     }
 }
@@ -35,24 +36,24 @@ void Autoscaler::wanted(std::uint32_t index) {
     Replica& replica = fleet_[index];
     if (replica.power == Power::draining && replica.pool.scaling.least == 0) {
         replica.power = Power::on;
-        listener_.routes_change();
+        routing_.update();
     } else if (replica.power == Power::off) {
         start(index);
-        listener_.routes_change();
+        routing_.update();
     }
 }
 
 void Autoscaler::started(std::uint32_t index) {
     fleet_[index].power = Power::on;
-    fleet_[index].idle_since = dispatcher_->now();
-    listener_.routes_change();
+    fleet_[index].idle_since = now();
+    routing_.update();
     fleet_.wake(index);
 }
 
-std::uint32_t Autoscaler::wanted_by_load(const Pool& pool, std::uint64_t outstanding) const {
+std::uint32_t Autoscaler::wanted_by_load(const Pool& pool, std::uint64_t outstanding, std::uint64_t arrived) const {
     const ScalingSpec& scaling = pool.spec->scaling;
     const double load = scaling.rule == ScalingRule::queue ? static_cast<double>(outstanding)
-                                                           : static_cast<double>(pool.arrived) / scaling.interval_s;
+                                                           : static_cast<double>(arrived) / scaling.interval_s;
     return static_cast<std::uint32_t>(std::clamp(std::ceil(load / scaling.target), static_cast<double>(scaling.least),
                                                  static_cast<double>(pool.spec->replicas)));
 }
@@ -60,29 +61,30 @@ std::uint32_t Autoscaler::wanted_by_load(const Pool& pool, std::uint64_t outstan
 // Whether a replica is kept although the load does not want it.
 bool Autoscaler::stays(const Pool& pool, const Replica& replica) const {
     const double keep = pool.spec->scaling.keep_alive_s;
-    return keep > 0 && !(replica.idle() && (dispatcher_->now() - replica.idle_since).seconds() >= keep);
+    return keep > 0 && !(replica.idle() && (now() - replica.idle_since).seconds() >= keep);
 }
 
 void Autoscaler::look(std::uint32_t index) {
     Pool& pool = pools_[index];
     const ScalingSpec& scaling = pool.spec->scaling;
     std::uint64_t outstanding = 0;
+    std::uint64_t arrived = 0;  // since the last look
     std::uint32_t running = 0;  // or starting
     std::uint32_t on = 0;
     for (std::uint32_t i = pool.first; i < pool.first + pool.spec->replicas; ++i) {
         Replica& replica = fleet_[i];
-        outstanding += replica.state.outstanding() + replica.state.aside() + replica.without_room.size();
+        outstanding += replica.state.all_outstanding();
+        arrived += std::exchange(replica.arrived, 0);
         if (replica.power == Power::draining && replica.idle() && replica.up) {
             stop(i);
         }
         running += replica.power == Power::on || replica.power == Power::starting ? 1 : 0;
         on += replica.power == Power::on ? 1 : 0;
     }
-    if (listener_.all_served()) {
+    if (frontend_.all_settled()) {
         return;
     }
-    const std::uint32_t wanted = wanted_by_load(pool, outstanding);
-    pool.arrived = 0;
+    const std::uint32_t wanted = wanted_by_load(pool, outstanding, arrived);
     const auto each = [&](Power power, auto change) {
         for (std::uint32_t i = pool.first; i < pool.first + pool.spec->replicas && running < wanted; ++i) {
             if (fleet_[i].power == power) {
@@ -95,7 +97,7 @@ void Autoscaler::look(std::uint32_t index) {
     // Who has not stopped yet is the quickest help.
     each(Power::draining, [&](std::uint32_t i) { fleet_[i].power = Power::on; });
     each(Power::off, [&](std::uint32_t i) { start(i); });
-    const bool cool = (dispatcher_->now() - pool.last_start).seconds() >= scaling.cooldown_s;
+    const bool cool = (now() - pool.last_start).seconds() >= scaling.cooldown_s;
     // Replicas that still start serve nobody: of those that do, the least number goes on.
     for (std::uint32_t i = pool.first + pool.spec->replicas;
          cool && running > wanted && on > scaling.least && i-- > pool.first;) {
@@ -105,29 +107,28 @@ void Autoscaler::look(std::uint32_t index) {
             --on;
         }
     }
-    listener_.routes_change();
-    dispatcher_->delay(SimTime::from_seconds(scaling.interval_s), 0, Token{ServiceTask::scale, index, 0}.pack(),
-                       Phase::scheduler);
+    routing_.update();
+    dispatcher_->delay(SimTime::from_seconds(scaling.interval_s), 0, index, Phase::scheduler);
 }
 
 void Autoscaler::start(std::uint32_t index) {
     Replica& replica = fleet_[index];
     replica.power = Power::starting;
-    since_[index] = dispatcher_->now();
+    since_[index] = now();
     ++result_.starts;
     for (Pool& pool : pools_) {
         if (pool.spec == &replica.pool) {
-            pool.last_start = dispatcher_->now();
+            pool.last_start = now();
         }
     }
-    starter_.start(index, Machine::fresh);
+    starter_.start(index, Machine::fresh, [this](std::uint32_t one) { started(one); });
 }
 
 void Autoscaler::stop(std::uint32_t index) {
     Replica& replica = fleet_[index];
     replica.power = Power::off;
     replica.state.reset();
-    gpu_s_ += (dispatcher_->now() - since_[index]).seconds() * replica.pool.gpus;
+    gpu_s_ += (now() - since_[index]).seconds() * replica.pool.gpus;
 }
 
 double Autoscaler::gpu_seconds(SimTime end) const {

@@ -9,23 +9,21 @@
 // Limits: GPUs are set aside for the most replicas; those that are off cost nothing.
 // Validated by tests/workloads/serving_scaling_test.cpp.
 
-#include "workloads/serving/cluster/lifecycle.hpp"
+#include "workloads/serving/cluster/starter.hpp"
+#include "workloads/serving/fleet/routes.hpp"
+#include "workloads/serving/front_end/frontend.hpp"
 
 namespace orrery::serving {
 
-class Autoscaler {
+class Autoscaler final : public Part {
   public:
     /// All arguments outlive this. Switches off all replicas beyond the least of their pools.
-    Autoscaler(const ServiceSpec& spec, Fleet& fleet, Starter& starter, LifecycleListener& listener,
+    Autoscaler(const ServiceSpec& spec, Fleet& fleet, Routing& routing, Starter& starter, const Frontend& frontend,
                ServiceResult& result);
-    void begin(Dispatcher& dispatcher);
-    void on_task(const Token& token) { look(token.index); }
-    /// A request has come to a pool.
-    void count(std::uint32_t replica) { ++pools_[fleet_[replica].pool_number].arrived; }
+    void begin(Dispatcher& dispatcher) override;
+    void on_done(std::uint64_t pool, Dispatcher&) override { look(static_cast<std::uint32_t>(pool)); }
     /// A request is on a replica: one that is off or about to stop is needed after all.
     void wanted(std::uint32_t replica);
-    /// A replica that it started has started.
-    void started(std::uint32_t replica);
     /// Seconds that GPUs were set aside until `end`, summed over all.
     [[nodiscard]] double gpu_seconds(SimTime end) const;
 
@@ -34,19 +32,20 @@ class Autoscaler {
         const PoolSpec* spec;
         std::uint32_t first = 0;  ///< replica
         SimTime last_start;
-        std::uint64_t arrived = 0;  ///< requests since the last look
     };
     void look(std::uint32_t pool);
     void start(std::uint32_t replica);
+    void started(std::uint32_t replica);
     void stop(std::uint32_t replica);
-    [[nodiscard]] std::uint32_t wanted_by_load(const Pool& pool, std::uint64_t outstanding) const;
+    [[nodiscard]] std::uint32_t wanted_by_load(const Pool& pool, std::uint64_t outstanding,
+                                               std::uint64_t arrived) const;
     [[nodiscard]] bool stays(const Pool& pool, const Replica& replica) const;
 
     Fleet& fleet_;
+    Routing& routing_;
     Starter& starter_;
-    LifecycleListener& listener_;
+    const Frontend& frontend_;
     ServiceResult& result_;
-    Dispatcher* dispatcher_ = nullptr;
     std::vector<Pool> pools_;
     std::vector<SimTime> since_;  ///< by replica: when it was started
     double gpu_s_ = 0;            ///< of replicas that have been stopped

@@ -5,27 +5,41 @@ namespace orrery::serving {
 void ClientTimeouts::start(std::uint64_t request) {
     if (seconds_ > 0) {
         const SimTime wait = SimTime::from_seconds(seconds_);
-        deadlines_.emplace_back(dispatcher_->now() + wait, request);
+        deadlines_.emplace_back(now() + wait, request);
         if (deadlines_.size() == 1) {
-            dispatcher_->delay(wait, 0, Token{ServiceTask::timeout, 0, 0}.pack());
+            dispatcher_->delay(wait, 0, 0);
         }
     }
 }
 
-void ClientTimeouts::on_deadline() {
+void ClientTimeouts::on_done(std::uint64_t, Dispatcher&) {
     const std::uint64_t request = deadlines_.front().second;
     deadlines_.pop_front();
-    if (const auto found = live_.find(request); found != live_.end()) {
-        const auto [replica, sequence] = found->second;
-        live_.erase(found);
-        listener_.client_leaves(replica, sequence);
+    if (const auto place = places_.end(request); place) {
+        leave(place->first, place->second);
     }
-    while (!deadlines_.empty() && live_.count(deadlines_.front().second) == 0) {
+    while (!deadlines_.empty() && !places_.contains(deadlines_.front().second)) {
         deadlines_.pop_front();
     }
     if (!deadlines_.empty()) {
-        dispatcher_->delay(deadlines_.front().first - dispatcher_->now(), 0, Token{ServiceTask::timeout, 0, 0}.pack());
+        dispatcher_->delay(deadlines_.front().first - now(), 0, 0);
     }
+}
+
+// What computes or travels is freed when that ends, everything else at once.
+void ClientTimeouts::leave(std::uint32_t index, std::uint32_t id) {
+    Replica& replica = fleet_[index];
+    Sequence& sequence = replica.state.sequence(id);
+    const Sequence left = sequence;
+    sequence.abandoned = true;
+    const bool waits = sequence.stage == Stage::waiting || sequence.stage == Stage::swapped ||
+                       (sequence.stage == Stage::running && replica.under_way == 0 && !sequence.in_flight);
+    if (waits) {
+        replica.state.withdraw(id);
+        transfers_.make_room(index);
+        fleet_.wake(index);
+    }
+    accounts_.give_up(index, left, Ending::timed_out);
 }
 
 }  // namespace orrery::serving

@@ -4,44 +4,30 @@
 // All wait equally long, so the first to come is the first to go: one deadline is under way at a time.
 // Validated by tests/workloads/serving_clients_test.cpp.
 
-#include "workloads/serving/fleet/fleet.hpp"
-
-#include <unordered_map>
+#include "workloads/serving/front_end/accounts.hpp"
+#include "workloads/serving/transfer/transfers.hpp"
 
 namespace orrery::serving {
 
-class ClientTimeoutListener {
+class ClientTimeouts final : public Part {
   public:
-    virtual ~ClientTimeoutListener() = default;
-    /// The client of a sequence has gone.
-    virtual void client_leaves(std::uint32_t replica, std::uint32_t sequence) = 0;
-};
-
-class ClientTimeouts {
-  public:
-    /// `seconds` that a client waits; 0: for ever. The listener outlives this.
-    ClientTimeouts(double seconds, ClientTimeoutListener& listener) : seconds_(seconds), listener_(listener) {}
-    void begin(Dispatcher& dispatcher) { dispatcher_ = &dispatcher; }
+    /// `seconds` that a client waits; 0: for ever. All other arguments outlive this.
+    ClientTimeouts(double seconds, Fleet& fleet, Transfers& transfers, RequestPlaces& places, Accounts& accounts)
+        : seconds_(seconds), fleet_(fleet), transfers_(transfers), places_(places), accounts_(accounts) {}
 
     /// A request has come: its client waits from now on.
     void start(std::uint64_t request);
-    /// Where a request is now.
-    void follow(std::uint64_t request, std::uint32_t replica, std::uint32_t sequence) {
-        if (seconds_ > 0) {
-            live_[request] = {replica, sequence};
-        }
-    }
-    /// It has been answered or has failed.
-    void end(std::uint64_t request) { live_.erase(request); }
-    void on_deadline();
+    void on_done(std::uint64_t token, Dispatcher& dispatcher) override;
 
   private:
+    void leave(std::uint32_t replica, std::uint32_t sequence);
+
     double seconds_;
-    ClientTimeoutListener& listener_;
-    Dispatcher* dispatcher_ = nullptr;
+    Fleet& fleet_;
+    Transfers& transfers_;
+    RequestPlaces& places_;
+    Accounts& accounts_;
     std::deque<std::pair<SimTime, std::uint64_t>> deadlines_;  ///< by request
-    /// Replica and sequence of the requests whose clients wait. Only looked up.
-    std::unordered_map<std::uint64_t, std::pair<std::uint32_t, std::uint32_t>> live_;
 };
 
 }  // namespace orrery::serving

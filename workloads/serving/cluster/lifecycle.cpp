@@ -18,7 +18,7 @@ bool one_machine(Component component) {
 }  // namespace
 
 void Lifecycle::begin(Dispatcher& dispatcher) {
-    dispatcher_ = &dispatcher;
+    Part::begin(dispatcher);
     const ServiceFaults& faults = spec_.faults;
     units_.resize(fleet_.size());
     spares_ = faults.recovery.spares;
@@ -44,9 +44,8 @@ void Lifecycle::begin(Dispatcher& dispatcher) {
 }
 
 void Lifecycle::wait(double seconds, Step step, std::uint32_t index) {
-    if (dispatcher_->now().seconds() + seconds < kLatest) {
-        dispatcher_->delay(SimTime::from_seconds(seconds), index + 1, Token{ServiceTask::fault, index, step}.pack(),
-                           Phase::fault);
+    if (now().seconds() + seconds < kLatest) {
+        dispatcher_->delay(SimTime::from_seconds(seconds), index + 1, pair_token(step, index), Phase::fault);
     }
 }
 
@@ -55,57 +54,58 @@ void Lifecycle::expect(std::uint32_t index) {
     const double at = source.process->next();
     if (at < kLatest) {
         source.due = SimTime::from_seconds(at);
-        wait(std::max(0.0, (source.due - dispatcher_->now()).seconds()), drawn, index);
+        wait(std::max(0.0, (source.due - now()).seconds()), drawn, index);
     }
 }
 
-void Lifecycle::on_task(const Token& token) {
-    switch (static_cast<Step>(token.entry)) {
+void Lifecycle::on_done(std::uint64_t token, Dispatcher&) {
+    const std::uint32_t index = low_of(token);
+    switch (static_cast<Step>(high_of(token))) {
         case given:
-            return listener_.all_served() ? void() : strike(spec_.faults.timed[token.index].fault);
+            return frontend_.all_settled() ? void() : strike(spec_.faults.timed[index].fault);
         case drawn:
-            return draw(token.index);
+            return draw(index);
         case struck:
-            return listener_.all_served() ? void() : strike(later_[token.index]);
+            return frontend_.all_settled() ? void() : strike(later_[index]);
         case cut: {
             // Of those that had notice, the ones that still run.
-            Breakage& one = breakages_[token.index];
+            Breakage& one = breakages_[index];
             one.replicas = struck_by(one.fault);
-            return listener_.all_served() ? void() : stop(token.index);
+            return frontend_.all_settled() ? void() : stop(index);
         }
         case found: {
             // Of those that were struck, the ones that run and have not been replaced since.
-            Breakage& one = breakages_[token.index];
+            Breakage& one = breakages_[index];
             const std::vector<std::uint32_t> running = struck_by(one.fault);
             std::erase_if(one.replicas, [&](std::uint32_t replica) {
                 const bool gone = std::find(running.begin(), running.end(), replica) == running.end();
-                return std::exchange(units_[replica].corrupt, false) ? gone : true;
+                return std::exchange(fleet_[replica].corrupt, false) ? gone : true;
             });
-            return listener_.all_served() || one.replicas.empty() ? void() : stop(token.index);
+            return frontend_.all_settled() || one.replicas.empty() ? void() : stop(index);
         }
         case detected:
-            return lose(token.index);
+            return lose(index);
         case joined:
-            return bring_back(token.index, Machine::same);
+            return bring_back(index, Machine::same);
         case mended: {
             if (waiting_.empty()) {
                 ++spares_;
                 return;
             }
             // Where machines stand in for each other, who waits longest has it.
-            const std::uint32_t next = spec_.faults.recovery.spares > 0 ? waiting_.front() : token.index;
+            const std::uint32_t next = spec_.faults.recovery.spares > 0 ? waiting_.front() : index;
             std::erase(waiting_, next);
-            return bring_back(next, next == token.index ? Machine::repaired : Machine::fresh);
+            return bring_back(next, next == index ? Machine::repaired : Machine::fresh);
         }
         case ended:
-            std::erase_if(active_, [&](const Active& one) { return one.id == token.index; });
+            std::erase_if(active_, [&](const Active& one) { return one.id == index; });
             return apply();
     }
 }
 
 void Lifecycle::draw(std::uint32_t index) {
     Source& source = sources_[index];
-    if (listener_.all_served() || dispatcher_->now() < source.due) {
+    if (frontend_.all_settled() || now() < source.due) {
         return;  // the next one was drawn anew meanwhile
     }
     std::vector<Strike> strikes;
@@ -212,7 +212,7 @@ void Lifecycle::strike(const Fault& fault) {
 
 // Stages that go over a silent link wait for it.
 void Lifecycle::stall(const Fault& fault) {
-    const SimTime until = dispatcher_->now() + SimTime::from_seconds(fault.lasts_s);
+    const SimTime until = now() + SimTime::from_seconds(fault.lasts_s);
     for (const std::uint32_t replica : struck_by(fault)) {
         fleet_[replica].stalled_until = std::max(fleet_[replica].stalled_until, until);
     }
@@ -221,13 +221,13 @@ void Lifecycle::stall(const Fault& fault) {
 // Nobody notices before it is looked for; what is struck again meanwhile is found with the first.
 void Lifecycle::spoil(const Fault& fault) {
     Breakage broken{fault, struck_by(fault), true};
-    std::erase_if(broken.replicas, [&](std::uint32_t replica) { return units_[replica].corrupt; });
+    std::erase_if(broken.replicas, [&](std::uint32_t replica) { return fleet_[replica].corrupt; });
     if (broken.replicas.empty()) {
         ++result_.without_effect;
         return;
     }
     for (const std::uint32_t replica : broken.replicas) {
-        units_[replica].corrupt = true;
+        fleet_[replica].corrupt = true;
     }
     breakages_.push_back(std::move(broken));
     constexpr double kUnlessGiven = 3600;
@@ -247,7 +247,7 @@ void Lifecycle::preempt(const Fault& fault) {
         return stop(id);
     }
     for (const std::uint32_t replica : breakages_[id].replicas) {
-        listener_.replica_drains(replica);
+        list(replica, false);
     }
     wait(spec_.faults.recovery.notice_s, cut, id);
 }
@@ -258,9 +258,10 @@ void Lifecycle::stop(std::uint32_t id) {
     const bool hangs = kind == FaultKind::hang || kind == FaultKind::link_down || kind == FaultKind::link_flap;
     const double delay = hangs ? recovery.timeout_s : kind == FaultKind::corruption ? 0 : recovery.detection_s;
     for (const std::uint32_t replica : breakages_[id].replicas) {
-        units_[replica] = {true, dispatcher_->now()};
+        units_[replica] = {true, now()};
+        fleet_[replica].corrupt = false;
         ++result_.failures;
-        listener_.replica_fails(replica, delay > 0);
+        fail(replica, delay > 0);
     }
     note();
     if (delay > 0) {
@@ -269,10 +270,48 @@ void Lifecycle::stop(std::uint32_t id) {
     lose(id);
 }
 
+void Lifecycle::fail(std::uint32_t index, bool unnoticed) {
+    fleet_[index].up = false;
+    pipelines_.stop(index);
+    if (unnoticed) {
+        // Who sends to it, or was to get something from it, sees the connection break.
+        retry(transfers_.fail(index));
+    }
+}
+
+void Lifecycle::lose_replica(std::uint32_t index) {
+    std::vector<Sequence> lost = transfers_.lose(index);
+    EngineState& state = fleet_[index].state;
+    for (const std::uint32_t i : state.all()) {
+        lost.push_back(state.sequence(i));
+    }
+    state.reset();
+    list(index, false);
+    retry(lost);
+    // What others held for it may let them go on.
+    for (std::uint32_t i = 0; i < fleet_.size(); ++i) {
+        transfers_.kv.make_room(i);
+        fleet_.wake(i);
+    }
+}
+
+void Lifecycle::retry(const std::vector<Sequence>& lost) {
+    for (const Sequence& sequence : lost) {
+        if (!sequence.abandoned) {
+            admission_.retry(sequence);
+        }
+    }
+}
+
+void Lifecycle::list(std::uint32_t index, bool listed) {
+    fleet_[index].listed = listed;
+    routing_.update();
+}
+
 // The router knows; from now on somebody sees to what is broken.
 void Lifecycle::lose(std::uint32_t id) {
     for (const std::uint32_t replica : breakages_[id].replicas) {
-        listener_.replica_lost(replica);
+        lose_replica(replica);
     }
     const ServiceRecovery& recovery = spec_.faults.recovery;
     if (!breakages_[id].machine) {
@@ -299,7 +338,7 @@ void Lifecycle::bring_back(std::uint32_t id, Machine machine) {
         renew(breakages_[id].fault.place);
     }
     for (const std::uint32_t replica : breakages_[id].replicas) {
-        starter_.start(replica, machine);
+        starter_.start(replica, machine, [this](std::uint32_t one) { started(one); });
     }
 }
 
@@ -317,7 +356,7 @@ void Lifecycle::renew(const Place& place) {
     for (std::uint32_t i = 0; i < sources_.size(); ++i) {
         Source& source = sources_[i];
         if (source.spec->component != Component::replica && !one_machine(source.spec->component)) {
-            source.process->changed(source.exposed, node, dispatcher_->now().seconds(), source.random);
+            source.process->changed(source.exposed, node, now().seconds(), source.random);
             if (SimTime::from_seconds(std::min(source.process->next(), kLatest)) != source.due) {
                 expect(i);
             }
@@ -328,10 +367,12 @@ void Lifecycle::renew(const Place& place) {
 void Lifecycle::started(std::uint32_t replica) {
     Unit& unit = units_[replica];
     unit.down = false;
-    result_.downs.push_back({replica, unit.since, dispatcher_->now()});
+    result_.downs.push_back({replica, unit.since, now()});
     ++result_.recoveries;
-    result_.recovery_s += (dispatcher_->now() - unit.since).seconds();
-    listener_.replica_returns(replica);
+    result_.recovery_s += (now() - unit.since).seconds();
+    fleet_[replica].up = true;
+    list(replica, true);
+    fleet_.wake(replica);
     note();
 }
 
@@ -417,9 +458,9 @@ void Lifecycle::note() {
     }
     const bool outage = std::find(serves.begin(), serves.end(), false) != serves.end();
     if (outage && !outage_) {
-        outage_since_ = dispatcher_->now();
+        outage_since_ = now();
     } else if (!outage && outage_) {
-        outages_.emplace_back(outage_since_, dispatcher_->now());
+        outages_.emplace_back(outage_since_, now());
     }
     outage_ = outage;
 }

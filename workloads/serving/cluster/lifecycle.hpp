@@ -14,40 +14,28 @@
 // Validated by tests/workloads/serving_faults_test.cpp.
 
 #include "sim/base/random.hpp"
+#include "workloads/serving/cluster/admission.hpp"
+#include "workloads/serving/cluster/pipelines.hpp"
 #include "workloads/serving/cluster/starter.hpp"
 
 namespace orrery::serving {
 
-class LifecycleListener {
-  public:
-    virtual ~LifecycleListener() = default;
-    /// It computes no more. `unnoticed`: the router does not know yet; otherwise it is told at once.
-    virtual void replica_fails(std::uint32_t replica, bool unnoticed) = 0;
-    /// The router knows that.
-    virtual void replica_lost(std::uint32_t replica) = 0;
-    /// It is to take nothing new.
-    virtual void replica_drains(std::uint32_t replica) = 0;
-    virtual void replica_returns(std::uint32_t replica) = 0;
-    /// Some replica takes requests now that did not, or the other way round.
-    virtual void routes_change() = 0;
-    /// Nothing is left to be served, and nothing will come.
-    [[nodiscard]] virtual bool all_served() const = 0;
-};
-
-class Lifecycle {
+class Lifecycle final : public Part {
   public:
     /// All arguments outlive this.
-    Lifecycle(const ServiceSpec& spec, Fleet& fleet, Starter& starter, LifecycleListener& listener,
-              ServiceResult& result)
-        : spec_(spec), fleet_(fleet), starter_(starter), listener_(listener), result_(result) {}
-    void begin(Dispatcher& dispatcher);
-    void on_task(const Token& token);
-    /// True for a replica that a fault has stopped.
-    [[nodiscard]] bool down(std::uint32_t replica) const { return units_[replica].down; }
-    /// True for a replica whose results are wrong without anybody knowing.
-    [[nodiscard]] bool corrupt(std::uint32_t replica) const { return units_[replica].corrupt; }
-    /// A replica that was down has started.
-    void started(std::uint32_t replica);
+    Lifecycle(const ServiceSpec& spec, Fleet& fleet, Routing& routing, Pipelines& pipelines, Transfers& transfers,
+              Admission& admission, Starter& starter, const Frontend& frontend, ServiceResult& result)
+        : spec_(spec),
+          fleet_(fleet),
+          routing_(routing),
+          pipelines_(pipelines),
+          transfers_(transfers),
+          admission_(admission),
+          starter_(starter),
+          frontend_(frontend),
+          result_(result) {}
+    void begin(Dispatcher& dispatcher) override;
+    void on_done(std::uint64_t step_and_index, Dispatcher& dispatcher) override;
     /// After the run: how long replicas were down between these times.
     void finish(SimTime from, SimTime to);
 
@@ -56,7 +44,6 @@ class Lifecycle {
     struct Unit {
         bool down = false;
         SimTime since;
-        bool corrupt = false;
     };
     struct Source {
         const ProcessSpec* spec;
@@ -92,16 +79,26 @@ class Lifecycle {
     [[nodiscard]] bool touches(const Place& place, std::uint32_t first, std::uint32_t gpus) const;
     void stop(std::uint32_t breakage);
     void lose(std::uint32_t breakage);
+    /// A replica computes no more. `unnoticed`: the router does not know yet; otherwise it is told at once.
+    void fail(std::uint32_t replica, bool unnoticed);
+    /// The router knows that.
+    void lose_replica(std::uint32_t replica);
+    void retry(const std::vector<Sequence>& lost);
+    void list(std::uint32_t replica, bool listed);
+    void started(std::uint32_t replica);
     void bring_back(std::uint32_t breakage, Machine machine);
     void renew(const Place& place);
     void note();
 
     const ServiceSpec& spec_;
     Fleet& fleet_;
+    Routing& routing_;
+    Pipelines& pipelines_;
+    Transfers& transfers_;
+    Admission& admission_;
     Starter& starter_;
-    LifecycleListener& listener_;
+    const Frontend& frontend_;
     ServiceResult& result_;
-    Dispatcher* dispatcher_ = nullptr;
     std::vector<Unit> units_;  ///< by replica
     std::vector<Source> sources_;
     std::vector<Breakage> breakages_;

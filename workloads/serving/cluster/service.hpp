@@ -1,5 +1,5 @@
 #pragma once
-// A serving system: requests routed over engine replicas that run iteration after iteration, as one reactive task source.
+// A serving system: requests routed over engine replicas that run iteration after iteration, as one job of several task sources.
 //
 // Claims: TTFT, time per output token and latency of every request follow from the order in which the scheduler lets
 // sequences compute and from what each iteration costs; every request is accounted for as finished or refused.
@@ -18,25 +18,13 @@
 
 #include "sim/run/simulation.hpp"
 #include "workloads/serving/cost/step_cost.hpp"
-#include "workloads/serving/metrics/outcome.hpp"
+#include "workloads/serving/metrics/hooks.hpp"
+#include "workloads/serving/requests/request.hpp"
 #include "workloads/serving/service_spec.hpp"
 
-#include <functional>
+#include <memory>
 
 namespace orrery::serving {
-
-struct ServiceHooks {
-    std::function<void(double)> progress;
-    /// For checks: sees every iteration before it runs.
-    std::function<void(std::uint32_t replica, const Batch&, const EngineState&)> iteration;
-    /// For explanations: sees every batch when it leaves the last stage, before its tokens are given; `planned`: when it was
-    /// put together.
-    std::function<void(std::uint32_t replica, const Batch&, const EngineState&, SimTime planned, SimTime now)> ran;
-    /// For explanations: sees every request that was answered; null: it is not among the measured ones.
-    std::function<void(const Sequence&, const RequestOutcome*)> served;
-    /// For tables: sees every request when it is accounted for, once.
-    std::function<void(const Sequence&, Ending, SimTime now)> ended;
-};
 
 /// Serves all requests. Precondition: every pool has a price for each stage; prefill pools and decode pools come together;
 /// these and pipelines have a fabric. Pools on the same devices: one of each role with equal replicas and caches, their devices

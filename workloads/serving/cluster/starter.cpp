@@ -5,8 +5,7 @@
 namespace orrery::serving {
 
 void Starter::begin(Dispatcher& dispatcher) {
-    dispatcher_ = &dispatcher;
-    sending_.resize(fleet_.size());
+    Part::begin(dispatcher);
     for (const PoolSpec& pool : spec_.pools) {
         Links links;
         const auto link = [&](double rate, ResourceId& resource) {
@@ -25,8 +24,8 @@ void Starter::begin(Dispatcher& dispatcher) {
     }
 }
 
-void Starter::start(std::uint32_t replica, Machine machine) {
-    starts_[replica] = {machine, dispatcher_->now(), 0, false};
+void Starter::start(std::uint32_t replica, Machine machine, std::function<void(std::uint32_t)> started) {
+    starts_[replica] = {machine, now(), 0, false, std::move(started)};
     ++result_.cold_starts;
     run(replica, StartPart::provision);
 }
@@ -53,9 +52,9 @@ void Starter::run(std::uint32_t replica, StartPart part) {
     while (!has(replica, part)) {
         part = static_cast<StartPart>(static_cast<std::uint32_t>(part) + 1);
     }
-    starts_[replica].since = dispatcher_->now();
+    starts_[replica].since = now();
     const PoolSpec& pool = fleet_[replica].pool;
-    const std::uint64_t token = Token{ServiceTask::start, replica, static_cast<std::uint32_t>(part)}.pack();
+    const std::uint64_t token = pair_token(static_cast<std::uint32_t>(part), replica);
     const auto wait = [&](double seconds) { dispatcher_->delay(SimTime::from_seconds(seconds), replica + 1, token); };
     switch (part) {
         case StartPart::provision:
@@ -90,8 +89,7 @@ void Starter::load(std::uint32_t replica) {
     const Replica& to = fleet_[replica];
     const StartSpec& spec = to.pool.start;
     Start& start = starts_[replica];
-    const std::uint64_t token =
-        Token{ServiceTask::start, replica, static_cast<std::uint32_t>(StartPart::weights)}.pack();
+    const std::uint64_t token = pair_token(static_cast<std::uint32_t>(StartPart::weights), replica);
     if (spec.weights == WeightsFrom::peer) {
         if (const std::optional<std::uint32_t> peer = find_peer(replica); peer) {
             const Replica& from = fleet_[*peer];
@@ -111,18 +109,19 @@ void Starter::load(std::uint32_t replica) {
     dispatcher_->delay(SimTime(), replica + 1, token);
 }
 
-void Starter::on_task(const Token& token) {
-    Start& start = starts_[token.index];
-    const auto part = static_cast<StartPart>(token.entry);
-    result_.start_s.at(token.entry) += (dispatcher_->now() - start.since).seconds();
+void Starter::on_done(std::uint64_t token, Dispatcher&) {
+    const std::uint32_t replica = low_of(token);
+    Start& start = starts_[replica];
+    const auto part = static_cast<StartPart>(high_of(token));
+    result_.start_s.at(high_of(token)) += (now() - start.since).seconds();
     if (part == StartPart::weights && start.from_peer) {
         --sending_[start.peer];
         start.from_peer = false;
     }
     if (part == StartPart::warm_up) {
-        return listener_.replica_started(token.index);
+        return start.started(replica);
     }
-    run(token.index, static_cast<StartPart>(token.entry + 1));
+    run(replica, static_cast<StartPart>(high_of(token) + 1));
 }
 
 void Starter::set_storage(double factor) {

@@ -14,29 +14,23 @@
 
 #include "workloads/serving/fleet/fleet.hpp"
 
-#include <array>
+#include <functional>
+#include <vector>
 
 namespace orrery::serving {
-
-class StarterListener {
-  public:
-    virtual ~StarterListener() = default;
-    /// It could take requests from now on.
-    virtual void replica_started(std::uint32_t replica) = 0;
-};
 
 /// Where a replica starts.
 enum class Machine : std::uint8_t { same, repaired, fresh };
 
-class Starter {
+class Starter final : public Part {
   public:
     /// All arguments outlive this.
-    Starter(const ServiceSpec& spec, Fleet& fleet, StarterListener& listener, ServiceResult& result)
-        : spec_(spec), fleet_(fleet), listener_(listener), result_(result), starts_(fleet.size()) {}
-    void begin(Dispatcher& dispatcher);
-    /// Precondition: it is not starting.
-    void start(std::uint32_t replica, Machine machine);
-    void on_task(const Token& token);
+    Starter(const ServiceSpec& spec, Fleet& fleet, ServiceResult& result)
+        : spec_(spec), fleet_(fleet), result_(result), starts_(fleet.size()), sending_(fleet.size()) {}
+    void begin(Dispatcher& dispatcher) override;
+    /// `started` is told when the replica could take requests. Precondition: it is not starting.
+    void start(std::uint32_t replica, Machine machine, std::function<void(std::uint32_t replica)> started);
+    void on_done(std::uint64_t part_and_replica, Dispatcher& dispatcher) override;
     /// Share of the storage's bandwidth that is left.
     void set_storage(double factor);
 
@@ -46,6 +40,7 @@ class Starter {
         SimTime since;           ///< of the part under way
         std::uint32_t peer = 0;  ///< that sends weights
         bool from_peer = false;
+        std::function<void(std::uint32_t)> started;
     };
     struct Links {
         ClassId registry, storage;
@@ -58,9 +53,7 @@ class Starter {
 
     const ServiceSpec& spec_;
     Fleet& fleet_;
-    StarterListener& listener_;
     ServiceResult& result_;
-    Dispatcher* dispatcher_ = nullptr;
     std::vector<Start> starts_;           ///< by replica
     std::vector<Links> links_;            ///< by pool
     std::vector<std::uint32_t> sending_;  ///< copies of weights, by replica

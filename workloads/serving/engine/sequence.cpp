@@ -501,6 +501,7 @@ void EngineState::reset() {
     waiting.clear();
     running.clear();
     swapped.clear();
+    without_room.clear();
     *used_blocks_ = 0;
     used_host_blocks_ = 0;
     returning_.clear();

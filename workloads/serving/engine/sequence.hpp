@@ -139,6 +139,8 @@ class EngineState {
     [[nodiscard]] std::size_t outstanding() const {
         return waiting.size() + running.size() + swapped.size() + in_flight_;
     }
+    /// Those, and what waits for an adapter or for room for a cache that comes from another replica.
+    [[nodiscard]] std::size_t all_outstanding() const { return outstanding() + aside_ + without_room.size(); }
     /// Sequences that are set aside until their adapter is here.
     [[nodiscard]] std::size_t aside() const { return aside_; }
     /// Sequences here that are work of the other phase.
@@ -268,6 +270,7 @@ class EngineState {
     std::deque<std::uint32_t> waiting;
     std::vector<std::uint32_t> running;  ///< in order of admission; without those in entry
     std::deque<std::uint32_t> swapped;
+    std::deque<std::uint32_t> without_room;  ///< KV transfers that wait for blocks here
     std::uint64_t preemptions = 0;
     std::uint64_t lone_prompts = 0;  ///< beyond the token budget, that had to wait until nothing else ran
 

@@ -1,5 +1,7 @@
 #include "workloads/serving/fleet/routes.hpp"
 
+#include "sim/base/error.hpp"
+
 #include <algorithm>
 #include <iterator>
 
@@ -25,6 +27,15 @@ void Routes::update() {
             return;
         }
     }
+}
+
+Routing::Routing(const Fleet& fleet, const RouterChoice& router) : entries(fleet, router), decoders(fleet, router) {
+    bool computes_prompts_only = false;
+    for (std::uint32_t i = 0; i < fleet.size(); ++i) {
+        (fleet[i].pool.role == Role::decode ? decoders : entries).add(i);
+        computes_prompts_only = computes_prompts_only || fleet[i].pool.role == Role::prefill;
+    }
+    ORRERY_ASSERT(!entries.empty() && computes_prompts_only == !decoders.empty());
 }
 
 }  // namespace orrery::serving

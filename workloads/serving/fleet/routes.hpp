@@ -17,7 +17,7 @@ class Routes {
     [[nodiscard]] const std::vector<std::uint32_t>& replicas() const { return all_; }
     /// Precondition: not empty.
     [[nodiscard]] std::uint32_t choose(std::uint32_t session, const PromptContent& content, std::uint32_t prompt) {
-        return router_->choose(fleet_, among_, {session, content, prompt});
+        return router_->choose(fleet_.engines(), among_, {session, content, prompt});
     }
 
   private:
@@ -25,6 +25,19 @@ class Routes {
     std::unique_ptr<Router> router_;
     std::vector<std::uint32_t> all_;
     std::vector<std::uint32_t> among_;
+};
+
+/// How requests come to replicas: to those that take them, and from there to those that decode.
+struct Routing {
+    Routing(const Fleet& fleet, const RouterChoice& router);
+    /// Some replica takes requests now that did not, or the other way round.
+    void update() {
+        entries.update();
+        decoders.update();
+    }
+
+    Routes entries;   ///< replicas that take requests
+    Routes decoders;  ///< replicas that take KV transfers
 };
 
 }  // namespace orrery::serving

@@ -13,16 +13,15 @@
 // (tokenizer and detokenizer managers); what a job takes is the scenario's.
 // Validated by tests/workloads/serving_front_end_test.cpp (D/D/c and M/D/1 in closed form).
 
-#include "sim/base/time.hpp"
-#include "workloads/serving/engine/sequence.hpp"
+#include "sim/network/slots.hpp"
+#include "workloads/serving/metrics/outcome.hpp"
+#include "workloads/serving/part.hpp"
 #include "workloads/serving/requests/front_end_spec.hpp"
+#include "workloads/serving/requests/request.hpp"
 
 #include <deque>
+#include <functional>
 #include <vector>
-
-namespace orrery::engine {
-class Dispatcher;
-}  // namespace orrery::engine
 
 namespace orrery::serving {
 
@@ -39,35 +38,27 @@ class HostCores {
     SimTime busy_;
 };
 
-struct ServiceResult;
-
-class FrontEndHost {
+class FrontEndHost final : public Part {
   public:
-    /// `way_s`: from the front end to an engine's queue. `result` outlives this.
-    FrontEndHost(const FrontEndSpec& spec, double way_s, ServiceResult& result)
+    /// `way_s`: from the front end to an engine's queue, where `arrives` gets a request. `result` outlives this.
+    FrontEndHost(const FrontEndSpec& spec, double way_s, std::function<void(const Request&)> arrives,
+                 ServiceResult& result)
         : spec_(spec),
           way_(SimTime::from_seconds(way_s)),
+          arrives_(std::move(arrives)),
           result_(result),
           cores_(static_cast<std::uint32_t>(spec.cores)) {}
-    void begin(Dispatcher& dispatcher) { dispatcher_ = &dispatcher; }
 
     /// A client has sent a request.
     void take(Request request);
-    /// The turn of a request has come, or it is at an engine's queue: then it comes back here.
-    [[nodiscard]] bool on_task(std::uint32_t slot, Request& request);
+    /// The turn of a request has come, or it is at an engine's queue.
+    void on_done(std::uint64_t slot, Dispatcher& dispatcher) override;
     /// A request is accounted for: another may be let in.
     void settled();
     /// An engine gives a token; returns when its client has it.
     [[nodiscard]] SimTime stream();
-    /// An engine has given the last token of a sequence, which its client has at `last_token`: then it comes back by its slot.
-    void deliver(std::uint32_t replica, const Sequence& sequence);
-    struct Delivery {
-        std::uint32_t replica = 0;
-        Sequence sequence;
-    };
-    [[nodiscard]] Delivery delivered(std::uint32_t slot);
     /// Requests that are sent, and not at an engine yet.
-    [[nodiscard]] std::size_t on_way() const { return waiting_.size() + slots_.size() - free_slots_.size(); }
+    [[nodiscard]] std::size_t on_way() const { return waiting_.size() + slots_.taken(); }
 
   private:
     struct Slot {
@@ -80,14 +71,11 @@ class FrontEndHost {
 
     FrontEndSpec spec_;
     SimTime way_;
+    std::function<void(const Request&)> arrives_;
     ServiceResult& result_;
     HostCores cores_;
-    Dispatcher* dispatcher_ = nullptr;
     std::deque<std::pair<Request, SimTime>> waiting_;  ///< for one of the streams, with when they were sent
-    std::vector<Slot> slots_;
-    std::vector<std::uint32_t> free_slots_;
-    std::vector<Delivery> deliveries_;
-    std::vector<std::uint32_t> free_deliveries_;
+    Slots<Slot> slots_;
     SimTime next_;                ///< when the next request may be let in
     std::int64_t under_way_ = 0;  ///< requests that were let in
 };

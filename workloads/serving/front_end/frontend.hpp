@@ -10,30 +10,23 @@
 // another on its way through front ends, and which of them a request takes has nothing to do with its router.
 // Validated by tests/workloads/serving_clients_test.cpp and serving_turns_test.cpp.
 
-#include "sim/engine/task_source.hpp"
-#include "workloads/serving/cluster/service.hpp"
 #include "workloads/serving/front_end/front_end_host.hpp"
+#include "workloads/serving/metrics/hooks.hpp"
+#include "workloads/serving/service_spec.hpp"
 
 #include <algorithm>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <queue>
 
 namespace orrery::serving {
 
-class FrontendListener {
-  public:
-    virtual ~FrontendListener() = default;
-    /// A request has come to the engines; requests are numbered as they come.
-    virtual void request_arrives(const Request& request, std::uint64_t id) = 0;
-};
-
-class Frontend {
+class Frontend final : public Part {
   public:
     /// All arguments outlive this.
-    Frontend(const ServiceSpec& spec, RequestSource& requests, const ServiceHooks& hooks, FrontendListener& listener,
-             ServiceResult& result)
-        : spec_(spec), requests_(requests), hooks_(hooks), listener_(listener) {
+    Frontend(const ServiceSpec& spec, RequestSource& requests, const ServiceHooks& hooks, ServiceResult& result)
+        : spec_(spec), requests_(requests), hooks_(hooks) {
         std::size_t front_ends = 0;
         for (const PoolSpec& pool : spec.pools) {
             front_ends += pool.role != Role::decode ? pool.replicas : 0;
@@ -41,14 +34,15 @@ class Frontend {
         free_ =
             decltype(free_)({}, std::vector<SimTime>(spec.shared_front_end ? 1 : std::max<std::size_t>(1, front_ends)));
         if (spec.front_end.given) {
-            host_.emplace(spec.front_end, spec.request_overhead, result);
+            host_.emplace(
+                spec.front_end, spec.request_overhead, [this](const Request& request) { pass_on(request); }, result);
         }
     }
-    void begin(Dispatcher& dispatcher);
-    /// The next request of the source, or what a client asks next, has come.
-    void on_arrival();
-    void on_follow_up(std::uint32_t slot);
-    void on_host(std::uint32_t slot);
+    /// Who gets a request that has come to the engines; they are numbered as they come. Before the run.
+    void when_arrived(std::function<void(const Request&, std::uint64_t id)> arrives) { arrives_ = std::move(arrives); }
+    void begin(Dispatcher& dispatcher) override;
+    /// The next request of the source has come, or what a client asks next.
+    void on_done(std::uint64_t token, Dispatcher& dispatcher) override;
     /// Null: its host is not simulated.
     [[nodiscard]] FrontEndHost* host() { return host_ ? &*host_ : nullptr; }
     /// A request is accounted for, once: its client may send another.
@@ -57,12 +51,15 @@ class Frontend {
     void close() { closed_ = all_sent_ = true; }
     /// Nothing is left, and nothing will come.
     [[nodiscard]] bool all_settled() const {
-        return all_sent_ && on_way() == 0 && returning_.size() == free_returning_.size() && settled_ == arrived_;
+        return all_sent_ && on_way() == 0 && returning_.taken() == 0 && settled_ == arrived_;
     }
+    /// Requests that have come to the engines.
+    [[nodiscard]] std::uint64_t arrived() const { return arrived_; }
     /// When the last request was accounted for.
     [[nodiscard]] SimTime last() const { return last_; }
 
   private:
+    static constexpr std::uint64_t kNext = ~std::uint64_t{0};  ///< the next of the source; else a slot of `returning_`
     void await_next();
     [[nodiscard]] bool past_load(SimTime at) const;
     /// Of the serial front end.
@@ -76,12 +73,10 @@ class Frontend {
     const ServiceSpec& spec_;
     RequestSource& requests_;
     const ServiceHooks& hooks_;
-    FrontendListener& listener_;
+    std::function<void(const Request&, std::uint64_t)> arrives_;
     std::optional<FrontEndHost> host_;
-    Dispatcher* dispatcher_ = nullptr;
-    std::deque<Request> coming_;      ///< sent, and not at an engine (or at the host of the front end) yet
-    std::vector<Request> returning_;  ///< what clients ask after an answer, while they think
-    std::vector<std::uint32_t> free_returning_;
+    std::deque<Request> coming_;  ///< sent, and not at an engine (or at the host of the front end) yet
+    Slots<Request> returning_;    ///< what clients ask after an answer, while they think
     std::priority_queue<SimTime, std::vector<SimTime>, std::greater<>> free_;  ///< when each front end is
     bool all_sent_ = false;
     bool closed_ = false;

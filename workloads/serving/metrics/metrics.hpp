@@ -4,7 +4,7 @@
 // Latencies are those of requests that come within the window; rates count what happens within it. Where the steady state is
 // looked for, the window is known only at the end (steady_state.hpp).
 
-#include "workloads/serving/fleet/fleet.hpp"
+#include "workloads/serving/metrics/hooks.hpp"
 #include "workloads/serving/metrics/steady_state.hpp"
 
 namespace orrery::serving {

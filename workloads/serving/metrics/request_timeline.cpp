@@ -27,7 +27,9 @@ void RequestTimeline::change(std::uint32_t replica, const Sequence& sequence, Li
 }
 
 void RequestTimeline::adapter_wanted(std::uint32_t replica, const Sequence& sequence, SimTime now) {
-    change(replica, sequence, LifePhase::adapter, now);
+    if (wanted_) {
+        change(replica, sequence, LifePhase::adapter, now);
+    }
 }
 
 void RequestTimeline::adapter_here(const Sequence& sequence, SimTime now) {
@@ -38,18 +40,24 @@ void RequestTimeline::adapter_here(const Sequence& sequence, SimTime now) {
     }
 }
 
-void RequestTimeline::batch_starts(std::uint32_t replica, const Batch& batch, SimTime now) {
+void RequestTimeline::batch_starts(std::uint32_t replica, const EngineState& engine, const Batch& batch, SimTime now) {
+    if (!wanted_) {
+        return;
+    }
     for (const BatchItem& item : batch.items) {
-        const Sequence& sequence = fleet_[replica].state.sequence(item.sequence);
+        const Sequence& sequence = engine.sequence(item.sequence);
         if (!sequence.abandoned) {
             change(replica, sequence, sequence.decoding() ? LifePhase::decode : LifePhase::prefill, now);
         }
     }
 }
 
-void RequestTimeline::batch_ends(std::uint32_t replica, const Batch& batch, SimTime now) {
+void RequestTimeline::batch_ends(const EngineState& engine, const Batch& batch, SimTime now) {
+    if (!wanted_) {
+        return;
+    }
     for (const BatchItem& item : batch.items) {
-        if (const auto found = lives_.find(fleet_[replica].state.sequence(item.sequence).id); found != lives_.end()) {
+        if (const auto found = lives_.find(engine.sequence(item.sequence).id); found != lives_.end()) {
             found->second.until = now;
             found->second.goes_on = false;
         }
@@ -57,6 +65,9 @@ void RequestTimeline::batch_ends(std::uint32_t replica, const Batch& batch, SimT
 }
 
 void RequestTimeline::end(std::uint32_t replica, const Sequence& sequence, SimTime now) {
+    if (!wanted_) {
+        return;
+    }
     if (const auto found = lives_.find(sequence.id); found != lives_.end() && found->second.goes_on) {
         found->second.until = now;
     }

@@ -5,7 +5,8 @@
 // behind the prompts of others, while its cache travels.
 // Limits: the first kMostLifeRecords parts of a run are kept.
 
-#include "workloads/serving/fleet/fleet.hpp"
+#include "workloads/serving/engine/sequence.hpp"
+#include "workloads/serving/metrics/outcome.hpp"
 
 #include <unordered_map>
 
@@ -13,14 +14,14 @@ namespace orrery::serving {
 
 class RequestTimeline {
   public:
-    /// Both outlive this.
-    RequestTimeline(const Fleet& fleet, ServiceResult& result) : fleet_(fleet), result_(result) {}
+    /// The result outlives this. `wanted`: otherwise nothing is kept.
+    RequestTimeline(bool wanted, ServiceResult& result) : wanted_(wanted), result_(result) {}
     /// A sequence that has come to a replica waits there for its adapter ...
     void adapter_wanted(std::uint32_t replica, const Sequence& sequence, SimTime now);
     /// ... which is here.
     void adapter_here(const Sequence& sequence, SimTime now);
-    void batch_starts(std::uint32_t replica, const Batch& batch, SimTime now);
-    void batch_ends(std::uint32_t replica, const Batch& batch, SimTime now);
+    void batch_starts(std::uint32_t replica, const EngineState& engine, const Batch& batch, SimTime now);
+    void batch_ends(const EngineState& engine, const Batch& batch, SimTime now);
     /// A request on a replica is accounted for.
     void end(std::uint32_t replica, const Sequence& sequence, SimTime now);
 
@@ -36,7 +37,7 @@ class RequestTimeline {
     /// Ends the part that a request is in, and the wait after it; the next one begins now.
     void change(std::uint32_t replica, const Sequence& sequence, LifePhase phase, SimTime now);
 
-    const Fleet& fleet_;
+    bool wanted_;
     ServiceResult& result_;
     std::unordered_map<std::uint64_t, Life> lives_;  ///< by request; only looked up
 };

@@ -9,8 +9,9 @@ class LeastCache final : public Router {
     using Parameters = NoParameters;
     explicit LeastCache(const Parameters&) {}
 
-    std::uint32_t choose(const Fleet& fleet, const std::vector<std::uint32_t>& among, const RoutedRequest&) override {
-        return least(fleet, among, [](const Replica& replica) { return replica.state.used_blocks(); });
+    std::uint32_t choose(const EngineStates& engines, const std::vector<std::uint32_t>& among,
+                         const RoutedRequest&) override {
+        return least(engines, among, [](const EngineState& engine) { return engine.used_blocks(); });
     }
 };
 

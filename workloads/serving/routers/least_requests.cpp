@@ -9,8 +9,9 @@ class LeastRequests final : public Router {
     using Parameters = NoParameters;
     explicit LeastRequests(const Parameters&) {}
 
-    std::uint32_t choose(const Fleet& fleet, const std::vector<std::uint32_t>& among, const RoutedRequest&) override {
-        return least(fleet, among, outstanding_requests);
+    std::uint32_t choose(const EngineStates& engines, const std::vector<std::uint32_t>& among,
+                         const RoutedRequest&) override {
+        return least(engines, among, outstanding_requests);
     }
 };
 

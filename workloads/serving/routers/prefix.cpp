@@ -35,21 +35,21 @@ class Prefix final : public Router {
     explicit Prefix(const Parameters& parameters) : own_(parameters) {}
     [[nodiscard]] RouterNeeds needs() const override { return {.prefix_cache = true}; }
 
-    std::uint32_t choose(const Fleet& fleet, const std::vector<std::uint32_t>& among,
+    std::uint32_t choose(const EngineStates& engines, const std::vector<std::uint32_t>& among,
                          const RoutedRequest& request) override {
-        const std::uint32_t idlest = least(fleet, among, outstanding_requests);
+        const std::uint32_t idlest = least(engines, among, outstanding_requests);
         std::uint32_t best = idlest;
         std::uint32_t most = 0;
         std::size_t busiest = 0;
         for (const std::uint32_t i : among) {
-            const std::uint32_t cached = fleet[i].state.cached_prefix(request.content, request.prompt);
+            const std::uint32_t cached = engines[i]->cached_prefix(request.content, request.prompt);
             if (cached > most) {
                 most = cached;
                 best = i;
             }
-            busiest = std::max(busiest, outstanding_requests(fleet[i]));
+            busiest = std::max(busiest, outstanding_requests(*engines[i]));
         }
-        const std::size_t idle = outstanding_requests(fleet[idlest]);
+        const std::size_t idle = outstanding_requests(*engines[idlest]);
         const bool uneven = busiest > idle + static_cast<std::size_t>(own_.imbalance) &&
                             static_cast<double>(busiest) > own_.relative_imbalance * static_cast<double>(idle);
         return !uneven && most > own_.cached * request.prompt ? best : idlest;

@@ -9,7 +9,7 @@ class RoundRobin final : public Router {
     using Parameters = NoParameters;
     explicit RoundRobin(const Parameters&) {}
 
-    std::uint32_t choose(const Fleet&, const std::vector<std::uint32_t>& among, const RoutedRequest&) override {
+    std::uint32_t choose(const EngineStates&, const std::vector<std::uint32_t>& among, const RoutedRequest&) override {
         return among[turn_++ % among.size()];
     }
 

@@ -6,7 +6,10 @@
 
 namespace orrery::serving {
 
-class Fleet;
+class EngineState;
+
+/// Engines, by number of their replica.
+using EngineStates = std::vector<const EngineState*>;
 
 struct RoutedRequest {
     std::uint32_t session;
@@ -23,8 +26,8 @@ struct RouterNeeds {
 class Router {
   public:
     virtual ~Router() = default;
-    /// One of `among`, replicas of `fleet` that take requests. Precondition: not empty.
-    [[nodiscard]] virtual std::uint32_t choose(const Fleet& fleet, const std::vector<std::uint32_t>& among,
+    /// One of `among`, replicas that take requests. Precondition: not empty.
+    [[nodiscard]] virtual std::uint32_t choose(const EngineStates& engines, const std::vector<std::uint32_t>& among,
                                                const RoutedRequest& request) = 0;
     [[nodiscard]] virtual RouterNeeds needs() const { return {}; }
 };

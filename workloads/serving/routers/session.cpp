@@ -12,7 +12,8 @@ class Session final : public Router {
     explicit Session(const Parameters&) {}
     [[nodiscard]] RouterNeeds needs() const override { return {.sessions = true}; }
 
-    std::uint32_t choose(const Fleet&, const std::vector<std::uint32_t>& among, const RoutedRequest& request) override {
+    std::uint32_t choose(const EngineStates&, const std::vector<std::uint32_t>& among,
+                         const RoutedRequest& request) override {
         return among[mix64(request.session) % among.size()];
     }
 };

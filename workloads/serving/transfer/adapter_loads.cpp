@@ -2,9 +2,19 @@
 
 namespace orrery::serving {
 
-void AdapterLoads::begin(Dispatcher& dispatcher) {
-    dispatcher_ = &dispatcher;
-    queues_.resize(fleet_.size());
+void AdapterLoads::enter(std::uint32_t replica, std::uint32_t sequence) {
+    if (ready(replica, sequence)) {
+        go_on(replica, sequence);
+    } else {
+        timeline_.adapter_wanted(replica, fleet_[replica].state.sequence(sequence), now());
+    }
+}
+
+void AdapterLoads::go_on(std::uint32_t replica, std::uint32_t sequence) {
+    timeline_.adapter_here(fleet_[replica].state.sequence(sequence), now());
+    if (!fetches_.start(replica, sequence)) {
+        fleet_.wake(replica);
+    }
 }
 
 bool AdapterLoads::ready(std::uint32_t replica, std::uint32_t index) {
@@ -27,7 +37,7 @@ bool AdapterLoads::ready(std::uint32_t replica, std::uint32_t index) {
     } else if (answer == AdapterSlots::Answer::full && waiters.empty()) {
         queue.without_slot.push_back(adapter);
     }
-    waiters.push_back({index, dispatcher_->now()});
+    waiters.push_back({index, now()});
     return false;
 }
 
@@ -35,24 +45,17 @@ void AdapterLoads::bring(std::uint32_t index, std::uint32_t adapter) {
     ++result_.adapter_loads;
     ++queues_[index].coming;
     note(index);
-    if (free_.empty()) {
-        free_.push_back(static_cast<std::uint32_t>(loads_.size()));
-        loads_.emplace_back();
-    }
-    const std::uint32_t id = free_.back();
-    free_.pop_back();
-    loads_[id] = {index, adapter, false, true};
+    const std::uint32_t id = loads_.take({index, adapter, false, true});
     const Replica& replica = fleet_[index];
-    const std::uint64_t token = Token{ServiceTask::adapter, id, 0}.pack();
     if (replica.from_host.valid() && replica.state.limits().adapter_bytes > 0) {
-        dispatcher_->share(replica.from_host, replica.state.limits().adapter_bytes, SimTime(), index + 1, token);
+        dispatcher_->share(replica.from_host, replica.state.limits().adapter_bytes, SimTime(), index + 1, id);
     } else {
-        dispatcher_->delay(SimTime(), index + 1, token);
+        dispatcher_->delay(SimTime(), index + 1, id);
     }
 }
 
 void AdapterLoads::fill(std::uint32_t index) {
-    if (queues_.empty() || queues_[index].without_slot.empty()) {
+    if (queues_[index].without_slot.empty()) {
         return;
     }
     EngineState& state = fleet_[index].state;
@@ -80,10 +83,11 @@ void AdapterLoads::fill(std::uint32_t index) {
     }
 }
 
-void AdapterLoads::on_task(const Token& token) {
-    Load& load = loads_[token.index];
+void AdapterLoads::on_done(std::uint64_t token, Dispatcher&) {
+    const auto id = static_cast<std::uint32_t>(token);
+    Load& load = loads_[id];
     load.under_way = false;
-    free_.push_back(token.index);
+    loads_.give(id);
     if (load.lost) {
         return;
     }
@@ -96,12 +100,12 @@ void AdapterLoads::on_task(const Token& token) {
     const std::vector<Waiter> waiters = std::move(queues_[index].waiters[adapter]);
     queues_[index].waiters.erase(adapter);
     for (const Waiter& waiter : waiters) {
-        result_.adapter_wait_s += (dispatcher_->now() - waiter.since).seconds();
+        result_.adapter_wait_s += (now() - waiter.since).seconds();
         if (state.sequence(waiter.sequence).abandoned) {
             state.drop_aside(waiter.sequence);
         } else {
             state.join(waiter.sequence);
-            listener_.adapter_ready(index, waiter.sequence);
+            go_on(index, waiter.sequence);
         }
     }
     fill(index);
@@ -116,7 +120,7 @@ void AdapterLoads::fail(std::uint32_t replica) {
 
 // For a timeline: how many adapters a replica has now.
 void AdapterLoads::note(std::uint32_t replica) {
-    if (!timeline_) {
+    if (!records_) {
         return;
     }
     if (result_.adapters.size() == kMostIterationRecords) {
@@ -125,7 +129,7 @@ void AdapterLoads::note(std::uint32_t replica) {
     }
     const std::uint32_t coming = queues_[replica].coming;
     const auto slots = static_cast<std::uint32_t>(fleet_[replica].state.adapters_held());
-    result_.adapters.push_back({replica, dispatcher_->now(), slots - coming, coming});
+    result_.adapters.push_back({replica, now(), slots - coming, coming});
 }
 
 }  // namespace orrery::serving

@@ -1,29 +1,34 @@
 #pragma once
 // Sequences that wait for a slot for their adapter, and adapters on their way from host memory.
 
+#include "sim/network/slots.hpp"
 #include "workloads/serving/fleet/fleet.hpp"
+#include "workloads/serving/metrics/request_timeline.hpp"
+#include "workloads/serving/transfer/fetch.hpp"
+
+#include <deque>
+#include <map>
 
 namespace orrery::serving {
 
-class AdapterListener {
-  public:
-    virtual ~AdapterListener() = default;
-    /// The adapter of a sequence is here: it is the newest waiting one of its replica.
-    virtual void adapter_ready(std::uint32_t replica, std::uint32_t sequence) = 0;
-};
-
-class AdapterLoads {
+class AdapterLoads final : public Part {
   public:
     /// All arguments outlive this.
-    AdapterLoads(Fleet& fleet, AdapterListener& listener, bool timeline, ServiceResult& result)
-        : fleet_(fleet), listener_(listener), timeline_(timeline), result_(result) {}
-    void begin(Dispatcher& dispatcher);
+    AdapterLoads(const ServiceSpec& spec, Fleet& fleet, Fetches& fetches, RequestTimeline& timeline,
+                 ServiceResult& result)
+        : fleet_(fleet),
+          fetches_(fetches),
+          timeline_(timeline),
+          records_(spec.timeline),
+          result_(result),
+          queues_(fleet.size()) {}
 
-    /// True when the newest waiting sequence of a replica needs no adapter or has it; otherwise it is set aside.
-    [[nodiscard]] bool ready(std::uint32_t replica, std::uint32_t sequence);
+    /// The newest waiting sequence of a replica goes on when its adapter is there: to what lower tiers have of its prefix, and to its
+    /// turn. Until then it is set aside.
+    void enter(std::uint32_t replica, std::uint32_t sequence);
     /// Sequences have left a replica: the adapters that were wanted first get the slots that nobody uses any more.
     void fill(std::uint32_t replica);
-    void on_task(const Token& token);
+    void on_done(std::uint64_t id, Dispatcher& dispatcher) override;
     /// A replica fails, with all that waits there.
     void fail(std::uint32_t replica);
 
@@ -43,17 +48,18 @@ class AdapterLoads {
         bool lost = false;
         bool under_way = false;
     };
+    [[nodiscard]] bool ready(std::uint32_t replica, std::uint32_t sequence);
+    void go_on(std::uint32_t replica, std::uint32_t sequence);
     void bring(std::uint32_t replica, std::uint32_t adapter);
     void note(std::uint32_t replica);
 
     Fleet& fleet_;
-    AdapterListener& listener_;
-    bool timeline_;
+    Fetches& fetches_;
+    RequestTimeline& timeline_;
+    bool records_;
     ServiceResult& result_;
-    Dispatcher* dispatcher_ = nullptr;
     std::vector<Queue> queues_;  ///< by replica
-    std::vector<Load> loads_;
-    std::vector<std::uint32_t> free_;
+    Slots<Load> loads_;
 };
 
 }  // namespace orrery::serving

@@ -1,21 +1,27 @@
 #include "workloads/serving/transfer/expert_loads.hpp"
 
 #include "sim/base/error.hpp"
-#include "workloads/serving/fleet/fleet.hpp"
 
 #include <algorithm>
 
 namespace orrery::serving {
 
-ExpertLoads::ExpertLoads(const ServiceSpec& spec, Dispatcher& dispatcher, ServiceResult& result)
-    : spec_(spec),
-      dispatcher_(dispatcher),
-      result_(result),
-      memory_(*spec.host, *spec.fabric, spec.device_link, dispatcher.resources()) {}
+void ExpertLoads::begin(Dispatcher& dispatcher) {
+    Part::begin(dispatcher);
+    memory_.emplace(*spec_.host, *spec_.fabric, spec_.device_link, dispatcher.resources());
+    for (std::uint32_t i = 0; i < fleet_.size(); ++i) {
+        std::vector<GpuId> gpus;
+        for (std::uint32_t rank = 0; rank < fleet_[i].pool.gpus; ++rank) {
+            gpus.push_back(fleet_.gpu(fleet_[i].first_gpu + rank));
+        }
+        add(fleet_[i].pool, gpus);
+    }
+}
 
 ExpertLoads::Way ExpertLoads::way(std::size_t tier, const std::vector<GpuId>& gpus, double bytes) {
-    const NodeMemory::Hop hop = memory_.stream(gpus, tier);
-    return {dispatcher_.keep(hop.demands), SimTime::from_seconds(hop.latency), memory_.host().tiers[tier].whole(bytes)};
+    const NodeMemory::Hop hop = memory_->stream(gpus, tier);
+    return {dispatcher_->keep(hop.demands), SimTime::from_seconds(hop.latency),
+            memory_->host().tiers[tier].whole(bytes)};
 }
 
 void ExpertLoads::add(const PoolSpec& pool, const std::vector<GpuId>& gpus) {
@@ -25,9 +31,9 @@ void ExpertLoads::add(const PoolSpec& pool, const std::vector<GpuId>& gpus) {
         play->cache.emplace(experts.spec, experts.shape, spec_.seed,
                             "experts of replica " + std::to_string(plays_.size()));
         play->ahead = experts.spec.prefetches ? static_cast<std::uint32_t>(experts.spec.ahead) : 0;
-        play->from_home = way(memory_.host().find(experts.spec.tier), gpus, experts.rank_bytes);
+        play->from_home = way(memory_->host().find(experts.spec.tier), gpus, experts.rank_bytes);
         if (experts.shape.host_experts > 0) {
-            play->from_dram = way(memory_.host().dram(), gpus, experts.rank_bytes);
+            play->from_dram = way(memory_->host().dram(), gpus, experts.rank_bytes);
         }
     }
     plays_.push_back(std::move(play));
@@ -51,8 +57,7 @@ std::uint32_t ExpertLoads::bring(std::uint32_t replica, const LayerLoads::From& 
         if (count > 0) {
             ++transfers;
             result_.expert_bytes += count * way->bytes;
-            dispatcher_.share(way->links, count * way->bytes, way->latency, replica + 1,
-                              Token{ServiceTask::expert, replica, what}.pack());
+            dispatcher_->share(way->links, count * way->bytes, way->latency, replica + 1, pair_token(what, replica));
         }
     }
     return transfers;
@@ -76,7 +81,7 @@ void ExpertLoads::begin_layer(std::uint32_t replica) {
     bring_next(replica);
     play.missing = bring(replica, loads[play.layer].demanded, demanded);
     play.waits = true;
-    play.since = dispatcher_.now();
+    play.since = now();
     go_on_if_ready(replica);
 }
 
@@ -88,7 +93,7 @@ void ExpertLoads::go_on_if_ready(std::uint32_t replica) {
         return;
     }
     play.waits = false;
-    result_.expert_wait_s += (dispatcher_.now() - play.since).seconds();
+    result_.expert_wait_s += (now() - play.since).seconds();
     const std::vector<LayerLoads>& loads = *play.loads;
     std::uint32_t next = play.layer + 1;
     const auto matters = [&](std::uint32_t layer) {
@@ -102,26 +107,39 @@ void ExpertLoads::go_on_if_ready(std::uint32_t replica) {
     const bool whole = play.layer == 0 && next == loads.size();
     const double seconds = whole ? play.whole_s : (next - play.layer) * play.layer_s;
     play.layer = next;
-    dispatcher_.delay(SimTime::from_seconds(seconds), replica + 1,
-                      Token{ServiceTask::expert, replica, layers_done}.pack());
+    dispatcher_->delay(SimTime::from_seconds(seconds), replica + 1, pair_token(layers_done, replica));
 }
 
-std::optional<std::uint32_t> ExpertLoads::on_task(std::uint32_t replica, std::uint32_t what) {
+void ExpertLoads::on_done(std::uint64_t token, Dispatcher&) {
+    const std::uint32_t replica = low_of(token);
     Play& play = *plays_[replica];
-    if (what == layers_done) {
-        if (play.layer == play.loads->size()) {
-            return play.entry;
-        }
-        begin_layer(replica);
-    } else if (what == demanded) {
-        --play.missing;
-        go_on_if_ready(replica);
-    } else if (--play.transfers == 0) {
-        play.queue.pop_front();
-        bring_next(replica);
-        go_on_if_ready(replica);
+    switch (static_cast<What>(high_of(token))) {
+        case layers_done:
+            if (play.layer == play.loads->size()) {
+                return done_(replica, play.entry);
+            }
+            return begin_layer(replica);
+        case demanded:
+            --play.missing;
+            return go_on_if_ready(replica);
+        case predicted:
+            if (--play.transfers == 0) {
+                play.queue.pop_front();
+                bring_next(replica);
+                go_on_if_ready(replica);
+            }
     }
-    return std::nullopt;
+}
+
+void ExpertLoads::finish() {
+    for (const auto& play : plays_) {
+        if (play->cache) {
+            result_.experts_used += play->cache->used();
+            result_.expert_hits += play->cache->hits();
+            result_.experts_predicted += play->cache->predicted();
+            result_.experts_in_vain += play->cache->in_vain();
+        }
+    }
 }
 
 }  // namespace orrery::serving

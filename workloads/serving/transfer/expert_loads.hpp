@@ -11,32 +11,30 @@
 // Sources: engine/expert_cache.hpp.
 // Validated by tests/workloads/expert_cache_test.cpp (by hand).
 
-#include "sim/engine/task_source.hpp"
 #include "sim/network/node_memory.hpp"
-#include "workloads/serving/metrics/outcome.hpp"
-#include "workloads/serving/service_spec.hpp"
+#include "workloads/serving/fleet/fleet.hpp"
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 
 namespace orrery::serving {
 
-class ExpertLoads {
+class ExpertLoads final : public Part {
   public:
     /// All arguments outlive this. Precondition: the service has a fabric and a host.
-    ExpertLoads(const ServiceSpec& spec, Dispatcher& dispatcher, ServiceResult& result);
-    /// The replicas, one after another; those of pools without experts elsewhere too.
-    void add(const PoolSpec& pool, const std::vector<GpuId>& gpus);
+    ExpertLoads(const ServiceSpec& spec, const Fleet& fleet, ServiceResult& result)
+        : spec_(spec), fleet_(fleet), result_(result) {}
+    /// Who is told that the iteration of a batch is over. Before the run.
+    void when_done(std::function<void(std::uint32_t replica, std::uint32_t batch)> done) { done_ = std::move(done); }
+    void begin(Dispatcher& dispatcher) override;
+    void on_done(std::uint64_t token, Dispatcher& dispatcher) override;
+    /// After the run: counts of experts that were elsewhere.
+    void finish();
 
     /// Begins an iteration whose layers take `seconds` in all. Precondition: the pool has experts elsewhere.
     void start(std::uint32_t replica, std::uint32_t entry, std::uint64_t tokens, double seconds);
-    /// Of a replica whose pool has experts elsewhere; null otherwise.
-    [[nodiscard]] const ExpertCache* cache(std::uint32_t replica) const {
-        return plays_[replica]->cache ? &*plays_[replica]->cache : nullptr;
-    }
-    /// The batch whose iteration is over with this task of a replica.
-    [[nodiscard]] std::optional<std::uint32_t> on_task(std::uint32_t replica, std::uint32_t what);
 
   private:
     enum What : std::uint32_t { layers_done, demanded, predicted };
@@ -61,6 +59,7 @@ class ExpertLoads {
         bool waits = false;
         SimTime since;
     };
+    void add(const PoolSpec& pool, const std::vector<GpuId>& gpus);
     [[nodiscard]] Way way(std::size_t tier, const std::vector<GpuId>& gpus, double bytes);
     std::uint32_t bring(std::uint32_t replica, const LayerLoads::From& from, What what);
     void begin_layer(std::uint32_t replica);
@@ -68,9 +67,10 @@ class ExpertLoads {
     void go_on_if_ready(std::uint32_t replica);
 
     const ServiceSpec& spec_;
-    Dispatcher& dispatcher_;
+    const Fleet& fleet_;
     ServiceResult& result_;
-    NodeMemory memory_;
+    std::function<void(std::uint32_t, std::uint32_t)> done_;
+    std::optional<NodeMemory> memory_;
     std::vector<std::unique_ptr<Play>> plays_;  ///< by replica
 };
 

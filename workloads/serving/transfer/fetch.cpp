@@ -11,42 +11,36 @@ bool Fetches::start(std::uint32_t index, std::uint32_t sequence) {
     }
     result_.fetched_host_bytes += bytes.host;
     result_.fetched_nvme_bytes += bytes.nvme;
-    if (free_.empty()) {
-        free_.push_back(static_cast<std::uint32_t>(fetches_.size()));
-        fetches_.emplace_back();
-    }
-    const std::uint32_t id = free_.back();
-    free_.pop_back();
-    fetches_[id] = {index, sequence, 0, false};
+    const std::uint32_t id = fetches_.take({index, sequence, 0, false});
     const double copied = bytes.host + bytes.nvme;
     const std::uint32_t run = replica.state.limits().copy_blocks;
     const auto blocks = static_cast<std::uint64_t>(copied / replica.state.limits().block_bytes + 0.5);
-    if (const SimTime calls = calls_time(replica, (blocks + run - 1) / run, copied); calls > SimTime()) {
+    if (const SimTime calls = replica.calls_time((blocks + run - 1) / run, copied); calls > SimTime()) {
         ++fetches_[id].transfers;
-        dispatcher_->delay(calls, index + 1, Token{ServiceTask::fetch, id, 0}.pack());
+        dispatcher_->delay(calls, index + 1, id);
     }
     // From NVMe through host memory, as a stream: both links at once.
     for (const auto& [amount, link] :
          {std::pair{bytes.host + bytes.nvme, replica.from_host}, {bytes.nvme, replica.from_nvme}}) {
         if (amount > 0) {
             ++fetches_[id].transfers;
-            const std::uint64_t token = Token{ServiceTask::fetch, id, 0}.pack();
             if (link.valid()) {
-                dispatcher_->share(link, amount, SimTime(), index + 1, token);
+                dispatcher_->share(link, amount, SimTime(), index + 1, id);
             } else {
-                dispatcher_->delay(SimTime(), index + 1, token);
+                dispatcher_->delay(SimTime(), index + 1, id);
             }
         }
     }
     return true;
 }
 
-void Fetches::on_task(const Token& token) {
-    Fetch& fetch = fetches_[token.index];
+void Fetches::on_done(std::uint64_t token, Dispatcher&) {
+    const auto id = static_cast<std::uint32_t>(token);
+    Fetch& fetch = fetches_[id];
     if (--fetch.transfers > 0) {
         return;
     }
-    free_.push_back(token.index);
+    fetches_.give(id);
     if (fetch.lost) {
         return;
     }

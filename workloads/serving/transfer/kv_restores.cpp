@@ -3,7 +3,7 @@
 namespace orrery::serving {
 
 void KvRestores::begin(Dispatcher& dispatcher) {
-    dispatcher_ = &dispatcher;
+    Part::begin(dispatcher);
     for (std::uint32_t i = 0; spec_.faults.restores && i < fleet_.size(); ++i) {
         const Demand whole{dispatcher.resources().add_resource(spec_.faults.restore_rate), 1};
         links_.push_back(dispatcher.keep(std::span(&whole, 1)));
@@ -23,23 +23,17 @@ std::optional<std::uint32_t> KvRestores::start(std::uint32_t index, const Sequen
         replica.state.finish(here);
         return std::nullopt;
     }
-    if (free_.empty()) {
-        free_.push_back(static_cast<std::uint32_t>(restores_.size()));
-        restores_.emplace_back();
-    }
-    const std::uint32_t id = free_.back();
-    free_.pop_back();
-    restores_[id] = {index, here, true, false};
+    const std::uint32_t id = restores_.take({index, here, true, false});
     result_.restored_tokens += adopted.cached;
-    dispatcher_->share(links_[index], adopted.cached * spec_.cache_token_bytes, SimTime(), index + 1,
-                       Token{ServiceTask::restore, id, 0}.pack());
+    dispatcher_->share(links_[index], adopted.cached * spec_.cache_token_bytes, SimTime(), index + 1, id);
     return here;
 }
 
-void KvRestores::on_task(const Token& token) {
-    Restore& restore = restores_[token.index];
+void KvRestores::on_done(std::uint64_t token, Dispatcher&) {
+    const auto id = static_cast<std::uint32_t>(token);
+    Restore& restore = restores_[id];
     restore.under_way = false;
-    free_.push_back(token.index);
+    restores_.give(id);
     if (restore.lost) {
         return;
     }

@@ -8,19 +8,22 @@
 // Source: Strati et al., "DejaVu", ICML 2024 (caches that are streamed to other hosts, and restored after a failure).
 // Validated by tests/workloads/serving_faults_test.cpp.
 
+#include "sim/network/slots.hpp"
 #include "workloads/serving/fleet/fleet.hpp"
+
+#include <optional>
 
 namespace orrery::serving {
 
-class KvRestores {
+class KvRestores final : public Part {
   public:
     /// All arguments outlive this.
     KvRestores(const ServiceSpec& spec, Fleet& fleet, ServiceResult& result)
         : spec_(spec), fleet_(fleet), result_(result) {}
-    void begin(Dispatcher& dispatcher);
+    void begin(Dispatcher& dispatcher) override;
     /// Takes a sequence with what was cached of it; nothing when there is no room.
     [[nodiscard]] std::optional<std::uint32_t> start(std::uint32_t replica, const Sequence& sequence);
-    void on_task(const Token& token);
+    void on_done(std::uint64_t id, Dispatcher& dispatcher) override;
     /// A replica fails: what was on its way to it is lost.
     void fail(std::uint32_t replica);
 
@@ -34,10 +37,8 @@ class KvRestores {
     const ServiceSpec& spec_;
     Fleet& fleet_;
     ServiceResult& result_;
-    Dispatcher* dispatcher_ = nullptr;
     std::vector<ClassId> links_;  ///< by replica
-    std::vector<Restore> restores_;
-    std::vector<std::uint32_t> free_;
+    Slots<Restore> restores_;
 };
 
 }  // namespace orrery::serving

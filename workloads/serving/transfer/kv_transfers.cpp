@@ -18,16 +18,9 @@ void KvTransfers::batch_starts(std::uint32_t replica, const Batch& batch) {
 }
 
 std::uint32_t KvTransfers::open(std::uint32_t from, std::uint32_t source, std::uint32_t cached) {
-    std::uint32_t id = static_cast<std::uint32_t>(kv_transfers_.size());
-    if (free_.empty()) {
-        kv_transfers_.emplace_back();
-    } else {
-        id = free_.back();
-        free_.pop_back();
-    }
+    const std::uint32_t id = kv_transfers_.take({});
     const Sequence& sequence = fleet_[from].state.sequence(source);
     KvTransfer& kv_transfer = kv_transfers_[id];
-    kv_transfer = KvTransfer();
     kv_transfer.from = from;
     kv_transfer.to = decoders_.choose(sequence.session, sequence.content, sequence.prompt);
     kv_transfer.source = source;
@@ -44,7 +37,7 @@ std::uint32_t KvTransfers::open(std::uint32_t from, std::uint32_t source, std::u
     if (kv_transfer.has_room && spec_.transfer == Transfer::layers && spec_.layers > 1) {
         send(id, 1 - 1.0 / spec_.layers);
     } else if (!kv_transfer.has_room) {
-        target.without_room.push_back(id);
+        target.state.without_room.push_back(id);
     }
     return id;
 }
@@ -68,7 +61,7 @@ void KvTransfers::pass_on(std::uint32_t from, std::uint32_t source) {
     sequence.level = 0;
     sequence.service = 0;
     ++result_.kv_transfers;
-    listener_.kv_arrived(to, target);
+    arrived(to, target);
     fleet_.wake(to);
 }
 
@@ -88,7 +81,7 @@ void KvTransfers::prompt_done(std::uint32_t from, std::uint32_t source) {
     there.late = done.late;
     there.held = spec_.first_token == FirstToken::decode;
     kv_transfer.prompt_done = true;
-    kv_transfer.ready = dispatcher_->now();
+    kv_transfer.ready = now();
     if (kv_transfer.has_room) {
         send_rest(id);
     }
@@ -108,10 +101,10 @@ void KvTransfers::send(std::uint32_t id, double share, double wait) {
     const Fleet::Path& path = fleet_.path({from.first_gpu, from.pool.gpus}, {to.first_gpu, to.pool.gpus});
     const double bytes = share * sequence.cached * spec_.cache_token_bytes;
     const std::uint32_t part = kv_transfer.parts++;
-    kv_transfer.started.at(part) = dispatcher_->now();
+    kv_transfer.started.at(part) = now();
     kv_transfer.bytes.at(part) = bytes;
     dispatcher_->share(path.resources, bytes, SimTime::from_seconds(wait + path.latency), kv_transfer.to + 1,
-                       Token{ServiceTask::kv_transfer, id, part}.pack());
+                       pair_token(part, id));
 }
 
 void KvTransfers::record(const KvTransfer& kv_transfer, std::uint32_t part) {
@@ -119,34 +112,48 @@ void KvTransfers::record(const KvTransfer& kv_transfer, std::uint32_t part) {
         result_.cut = true;
         return;
     }
-    result_.transfers.push_back({kv_transfer.from, kv_transfer.to, kv_transfer.started.at(part), dispatcher_->now(),
-                                 kv_transfer.bytes.at(part)});
+    result_.transfers.push_back(
+        {kv_transfer.from, kv_transfer.to, kv_transfer.started.at(part), now(), kv_transfer.bytes.at(part)});
 }
 
-void KvTransfers::on_transfer(std::uint32_t id, std::uint32_t part) {
+void KvTransfers::on_done(std::uint64_t token, Dispatcher&) {
+    const std::uint32_t part = high_of(token);
+    const std::uint32_t id = low_of(token);
     KvTransfer& kv_transfer = kv_transfers_[id];
     --kv_transfer.transfers;
     if (spec_.timeline) {
         record(kv_transfer, part);
     }
     if (kv_transfer.lost && kv_transfer.transfers == 0) {
-        free_.push_back(id);
+        kv_transfers_.give(id);
     }
     if (kv_transfer.lost || kv_transfer.transfers > 0 || !kv_transfer.prompt_done) {
         return;
     }
     ++result_.kv_transfers;
-    result_.kv_transfer_s += (dispatcher_->now() - kv_transfer.ready).seconds();
+    result_.kv_transfer_s += (now() - kv_transfer.ready).seconds();
     const std::uint32_t from = kv_transfer.from;
     const std::uint32_t to = kv_transfer.to;
     const std::uint32_t target = kv_transfer.target;
     fleet_[to].state.sequence(target).abandoned = fleet_[from].state.sequence(kv_transfer.source).abandoned;
     fleet_[from].state.finish(kv_transfer.source);
     by_source_.erase({from, kv_transfer.source});
-    free_.push_back(id);
-    listener_.kv_arrived(to, target);
+    kv_transfers_.give(id);
+    arrived(to, target);
     fleet_.wake(to);
     fleet_.wake(from);
+}
+
+void KvTransfers::arrived(std::uint32_t to, std::uint32_t sequence) {
+    EngineState& state = fleet_[to].state;
+    if (state.sequence(sequence).abandoned) {
+        state.finish(sequence);
+        make_room(to);
+        return;
+    }
+    state.arrived(sequence);
+    ++fleet_[to].arrived;
+    places_.follow(state.sequence(sequence).id, to, sequence);
 }
 
 std::vector<Sequence> KvTransfers::fail(std::uint32_t replica) {
@@ -159,7 +166,7 @@ std::vector<Sequence> KvTransfers::fail(std::uint32_t replica) {
             continue;
         }
         entry = by_source_.erase(entry);
-        std::erase(fleet_[kv_transfer.to].without_room, id);
+        std::erase(fleet_[kv_transfer.to].state.without_room, id);
         fleet_[kv_transfer.to].state.finish(kv_transfer.target);
         if (kv_transfer.to == replica && kv_transfer.from != replica && kv_transfer.prompt_done) {
             EngineState& source = fleet_[kv_transfer.from].state;
@@ -168,7 +175,7 @@ std::vector<Sequence> KvTransfers::fail(std::uint32_t replica) {
         }
         kv_transfer.lost = true;
         if (kv_transfer.transfers == 0) {
-            free_.push_back(id);
+            kv_transfers_.give(id);
         }
     }
     return lost;
@@ -179,14 +186,14 @@ void KvTransfers::make_room(std::uint32_t index) {
         fleet_.wake(fleet_.partner(index));
     }
     Replica& replica = fleet_[index];
-    while (!replica.without_room.empty()) {
-        const std::uint32_t id = replica.without_room.front();
+    while (!replica.state.without_room.empty()) {
+        const std::uint32_t id = replica.state.without_room.front();
         KvTransfer& kv_transfer = kv_transfers_[id];
         const Sequence& sequence = replica.state.sequence(kv_transfer.target);
         if (!replica.state.reserve(kv_transfer.target, replica.room_of(sequence))) {
             return;
         }
-        replica.without_room.pop_front();
+        replica.state.without_room.pop_front();
         kv_transfer.has_room = true;
         kv_transfer.sent_whole = true;  // it came too late to send layer by layer
         if (kv_transfer.prompt_done) {

@@ -4,26 +4,20 @@
 // The target is chosen and makes room first; then the keys and values go over the fabric, whole after the prompt or layer
 // by layer while it computes. The source keeps its blocks until all has arrived. On the same devices nothing is sent.
 
+#include "sim/network/slots.hpp"
 #include "workloads/serving/fleet/routes.hpp"
+#include "workloads/serving/front_end/request_places.hpp"
 
 #include <array>
+#include <map>
 
 namespace orrery::serving {
 
-class KvTransferListener {
-  public:
-    virtual ~KvTransferListener() = default;
-    /// A sequence's cache has come to `to`; the source is freed already. The replica is woken afterwards.
-    virtual void kv_arrived(std::uint32_t to, std::uint32_t sequence) = 0;
-};
-
-class KvTransfers {
+class KvTransfers final : public Part {
   public:
     /// All arguments outlive this.
-    KvTransfers(const ServiceSpec& spec, Fleet& fleet, Routes& decoders, KvTransferListener& listener,
-                ServiceResult& result)
-        : spec_(spec), fleet_(fleet), decoders_(decoders), listener_(listener), result_(result) {}
-    void begin(Dispatcher& dispatcher) { dispatcher_ = &dispatcher; }
+    KvTransfers(const ServiceSpec& spec, Fleet& fleet, Routes& decoders, RequestPlaces& places, ServiceResult& result)
+        : spec_(spec), fleet_(fleet), decoders_(decoders), places_(places), result_(result) {}
 
     /// Prompts that end with this batch of a prefill replica start on their way, where the cache goes layer by layer.
     void batch_starts(std::uint32_t replica, const Batch& batch);
@@ -33,8 +27,8 @@ class KvTransfers {
     [[nodiscard]] bool decoders_are_full() const;
     /// Sequences that have left a replica gave blocks back: the KV transfers that wait longest get them.
     void make_room(std::uint32_t replica);
-    /// `part`: 1 the rest of a cache that went layer by layer, else 0.
-    void on_transfer(std::uint32_t kv_transfer, std::uint32_t part);
+    /// A part of a cache is there: 1 is the rest of one that went layer by layer, else 0.
+    void on_done(std::uint64_t part_and_id, Dispatcher& dispatcher) override;
     /// A replica fails: gives back what others hold for its KV transfers. Sequences that were on their way to it, prompt done,
     /// are freed at their source and returned.
     [[nodiscard]] std::vector<Sequence> fail(std::uint32_t replica);
@@ -61,6 +55,8 @@ class KvTransfers {
     std::uint32_t open(std::uint32_t from, std::uint32_t source, std::uint32_t cached);
     void send(std::uint32_t id, double share, double wait = 0);
     void send_rest(std::uint32_t id);
+    /// A sequence's cache is on `to`; the source is freed already.
+    void arrived(std::uint32_t to, std::uint32_t sequence);
     /// For a timeline: a part has arrived.
     void record(const KvTransfer& kv_transfer, std::uint32_t part);
     /// On the same devices the cache stays where it is, and the other replica goes on.
@@ -69,11 +65,9 @@ class KvTransfers {
     const ServiceSpec& spec_;
     Fleet& fleet_;
     Routes& decoders_;
-    KvTransferListener& listener_;
+    RequestPlaces& places_;
     ServiceResult& result_;
-    Dispatcher* dispatcher_ = nullptr;
-    std::vector<KvTransfer> kv_transfers_;
-    std::vector<std::uint32_t> free_;
+    Slots<KvTransfer> kv_transfers_;
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> by_source_;  ///< by replica and sequence
 };
 

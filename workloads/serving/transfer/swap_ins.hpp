@@ -8,27 +8,18 @@
 // Source: Shen et al., "FastSwitch", arXiv:2411.18424 (dispatch of copies as the bottleneck, block groups, asynchronous swap-in).
 // Validated by tests/workloads/serving_swap_test.cpp.
 
-#include "sim/engine/task_source.hpp"
-
-#include <vector>
+#include "sim/network/slots.hpp"
+#include "workloads/serving/fleet/fleet.hpp"
 
 namespace orrery::serving {
 
-class Fleet;
-struct Replica;
-struct ServiceResult;
-
-/// How long the calls of so many copies take, and their last copy after them.
-[[nodiscard]] SimTime calls_time(const Replica& replica, std::uint64_t copies, double bytes);
-
-class SwapIns {
+class SwapIns final : public Part {
   public:
     /// All arguments outlive this.
     SwapIns(Fleet& fleet, ServiceResult& result) : fleet_(fleet), result_(result) {}
-    void begin(Dispatcher& dispatcher) { dispatcher_ = &dispatcher; }
     /// Starts what the scheduler of a replica has just called back.
     void start(std::uint32_t replica);
-    void on_task(std::uint32_t id);
+    void on_done(std::uint64_t id, Dispatcher& dispatcher) override;
     /// A replica fails: what comes for it is of no use.
     void fail(std::uint32_t replica);
 
@@ -41,9 +32,7 @@ class SwapIns {
     };
     Fleet& fleet_;
     ServiceResult& result_;
-    Dispatcher* dispatcher_ = nullptr;
-    std::vector<One> all_;
-    std::vector<std::uint32_t> free_;
+    Slots<One> all_;
 };
 
 }  // namespace orrery::serving
