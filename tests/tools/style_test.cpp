@@ -37,6 +37,36 @@ std::vector<std::string> includes(const std::string& text) {
     return out;
 }
 
+// By folder or file: those that it includes, and where.
+using Uses = std::map<std::string, std::map<std::string, std::string>>;
+
+// The same with those that these include, and so on.
+Uses all_reached(const Uses& uses) {
+    Uses reached;
+    for (const auto& [from, direct] : uses) {
+        std::vector<std::string> open = {from};
+        while (!open.empty()) {
+            const auto found = uses.find(open.back());
+            open.pop_back();
+            if (found == uses.end()) {
+                continue;
+            }
+            for (const auto& [next, where] : found->second) {
+                if (reached[from].emplace(next, where).second) {
+                    open.push_back(next);
+                }
+            }
+        }
+        reached.try_emplace(from);
+    }
+    for (const auto& [from, direct] : uses) {
+        for (const auto& [next, where] : direct) {
+            reached.try_emplace(next);
+        }
+    }
+    return reached;
+}
+
 }  // namespace
 
 TEST_CASE(
@@ -57,9 +87,8 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("no folders include each other in a circle, headers and sources together, but for those named here") {
-    std::map<std::string, std::map<std::string, std::string>> uses;  // by folder: the folders it includes, and where
-    std::map<std::string, std::set<std::string>> reached;
+TEST_CASE("no folders include each other in a circle, headers and sources together") {
+    Uses uses;  // by folder
     each_source({"sim", "models", "topologies", "workloads", "tools", "validation"},
                 [&](const std::string& path, const std::string& text) {
                     const auto folder_of = [](const std::string& file) { return file.substr(0, file.rfind('/')); };
@@ -69,34 +98,46 @@ TEST_CASE("no folders include each other in a circle, headers and sources togeth
                         }
                     }
                 });
+    const Uses reached = all_reached(uses);
     for (const auto& [folder, direct] : uses) {
-        std::vector<std::string> open = {folder};
-        while (!open.empty()) {
-            const std::string at = open.back();
-            open.pop_back();
-            for (const auto& [next, where] : uses[at]) {
-                if (reached[folder].insert(next).second) {
-                    open.push_back(next);
+        for (const auto& [next, where] : direct) {
+            CHECK_MESSAGE(!reached.at(next).contains(folder), where << ", which leads back to " << folder);
+        }
+    }
+}
+
+TEST_CASE("serving: folders know those before them, and no more than four files know each other") {
+    // As workloads/serving/part.hpp says it; "" are the files of the folder itself.
+    const std::vector<std::string> order = {"requests", "engine", "schedulers", "routers",  "cost",   "",
+                                            "metrics",  "fleet",  "front_end",  "transfer", "cluster"};
+    const std::string base = "workloads/serving/";
+    const auto floor_of = [&](const std::string& file) {
+        const std::string below = file.substr(base.size());
+        const std::size_t slash = below.find('/');
+        const std::string folder = slash == std::string::npos ? "" : below.substr(0, slash);
+        const auto found = std::find(order.begin(), order.end(), folder);
+        REQUIRE_MESSAGE(found != order.end(), file << " is in a folder that has no place in the order");
+        return found - order.begin();
+    };
+    const auto room_of = [](const std::string& file) { return file.substr(0, file.rfind('.')); };
+    Uses uses;  // by file, header and source together
+    each_source({"workloads/serving"}, [&](const std::string& path, const std::string& text) {
+        for (const std::string& include : includes(text)) {
+            if (include.starts_with(base)) {
+                CHECK_MESSAGE(floor_of(include) <= floor_of(path), path << " includes " << include << " above it");
+                if (room_of(include) != room_of(path)) {
+                    uses[room_of(path)].emplace(room_of(include), path);
                 }
             }
         }
+    });
+    const Uses reached = all_reached(uses);
+    for (const auto& [room, all] : reached) {
+        const auto back = std::count_if(all.begin(), all.end(), [&, &own = room](const auto& other) {
+            return reached.contains(other.first) && reached.at(other.first).contains(own);
+        });
+        CHECK_MESSAGE(back <= 4, room << " is one of " << back << " files that know each other");
     }
-    // The service of workloads/serving calls its parts and they call it back as its listeners; they become task sources of their own.
-    const std::set<std::string> known = {"workloads/serving/"};
-    std::set<std::string> met;
-    for (const auto& [folder, direct] : uses) {
-        for (const auto& [next, where] : direct) {
-            if (reached[next].contains(folder)) {
-                const auto named =
-                    std::find_if(known.begin(), known.end(), [&, &own = folder, &other = next](const auto& start) {
-                        return own.starts_with(start) && other.starts_with(start);
-                    });
-                CHECK_MESSAGE(named != known.end(), where << ", which leads back to " << folder);
-                met.insert(named != known.end() ? *named : "");
-            }
-        }
-    }
-    CHECK_MESSAGE(met.size() == known.size(), "a circle that is named here is no more");
 }
 
 TEST_CASE("what writes fmt:: includes it, itself or by a header: a precompiled header hides that it is missing") {
