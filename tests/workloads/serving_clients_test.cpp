@@ -21,7 +21,7 @@ namespace {
 
 ServiceSpec speculating(std::uint32_t tokens, double acceptance) {
     ServiceSpec spec = spec_of("chunked-prefill", 100, 8, 10000);
-    spec.pools[0].speculation = {tokens, acceptance, true, 0.1};
+    spec.speculation = {tokens, acceptance, true, 0.1};
     spec.pools[0].limits.draft_tokens = tokens;
     return spec;
 }
@@ -56,7 +56,7 @@ TEST_CASE("serving: a step gives (1 - a^(k+1)) / (1 - a) tokens in the mean, dra
     for (const bool sampled : {false, true}) {
         for (const double acceptance : {0.5, 0.8}) {
             ServiceSpec spec = speculating(4, acceptance);
-            spec.pools[0].speculation.sampled = sampled;
+            spec.speculation.sampled = sampled;
             ListSource source({request(0, 4, 20000)});
             AffineStep cost(1, 0, 0);
             const ServiceResult result = serve_with(spec, source, cost);
@@ -162,7 +162,7 @@ TEST_CASE("serving: every request is accounted for while replicas fail, clients 
         spec.pools[0].limits.batches = 1 + static_cast<std::uint32_t>(random.below(2));
         spec.pools[0].gpus = spec.pools[0].limits.batches;
         spec.pools[0].limits.draft_tokens = static_cast<std::uint32_t>(random.below(3));
-        spec.pools[0].speculation.tokens = spec.pools[0].limits.draft_tokens;
+        spec.speculation.tokens = spec.pools[0].limits.draft_tokens;
         if (random.below(2) == 0) {
             spec.pools.push_back(spec.pools[0]);
             spec.pools[0].role = Role::prefill;
@@ -202,8 +202,8 @@ TEST_CASE("serving: every request is accounted for while replicas fail, clients 
 
 TEST_CASE("serving: latencies are of requests that come in the window, rates of what happens in it") {
     ServiceSpec spec = spec_of("chunked-prefill", 100, 8, 100);
-    spec.measure_from = 10;
-    spec.measure_to = 20;
+    spec.measure.from = 10;
+    spec.measure.to = 20;
     std::vector<Request> requests;
     for (int i = 0; i < 30; ++i) {
         requests.push_back(request(i + 0.25, 4, 1));

@@ -57,8 +57,8 @@ TEST_CASE("front end: each of two replicas brings one that takes requests in one
         AffineStep cost(0.0625, 0, 0);
         ServiceSpec spec = spec_of("chunked-prefill", 1000, 64, 100000);
         spec.pools[0].replicas = 2;
-        spec.frontend = 3;
-        spec.shared_front_end = shared;
+        spec.software.frontend.value = 3;
+        spec.software.shared_front_end = shared;
         const ServiceResult result = serve_with(spec, source, cost);
         REQUIRE(result.requests.size() == 8);
         for (std::size_t k = 0; k < 8; ++k) {
@@ -144,9 +144,9 @@ TEST_CASE("front end: a host without work and limits changes nothing, and every 
         };
         ServiceSpec without = behind({});
         without.front_end = FrontEndSpec();
-        without.request_overhead = 0.25;
+        without.software.request.value = 0.25;
         ServiceSpec idle = behind({});
-        idle.request_overhead = 0.25;
+        idle.software.request.value = 0.25;
         const ServiceResult a = run(without);
         const ServiceResult b = run(idle);
         // How many conversations begin before `count` is spent depends on when the next one is asked for.

@@ -142,7 +142,7 @@ TEST_CASE("serving: phases on the same devices share the cache, and every reques
             pool.limits.blocks = blocks;
             pool.limits.host_blocks = 20;
             pool.limits.draft_tokens = drafted;
-            pool.speculation.tokens = drafted;
+            two.spec.speculation.tokens = drafted;
             pool.limits.token_budget = 4 + static_cast<std::uint32_t>(random.below(20));
         }
         two.spec.pools[1].limits.max_sequences = 1 + static_cast<std::uint32_t>(random.below(8));

@@ -66,9 +66,9 @@ Run run_list(SchedulerSpec scheduler, std::uint32_t budget, std::uint64_t blocks
     pool.cost = {&cost};
     ServiceSpec spec;
     spec.pools = {pool};
-    spec.frontend = frontend;
-    spec.prompt_token = prompt_token;
-    spec.request_overhead = way;
+    spec.software.frontend.value = frontend;
+    spec.software.prompt_token.value = prompt_token;
+    spec.software.request.value = way;
     Run out;
     ServiceHooks hooks;
     hooks.iteration = [&](std::uint32_t, const Batch& batch, const EngineState& state) {

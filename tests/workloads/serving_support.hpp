@@ -74,8 +74,9 @@ inline JobShape nodes_of(const ServiceSpec& spec) {
     shape.nics_per_node = 1;
     shape.nodes = 0;
     for (const PoolSpec& pool : spec.pools) {
-        shape.replicas += pool.replicas;
-        shape.nodes = std::max(shape.nodes, (pool.first_gpu + pool.replicas * pool.gpus) / shape.gpus_per_node);
+        shape.replicas += static_cast<std::uint32_t>(pool.replicas);
+        const auto replicas = static_cast<std::uint32_t>(pool.replicas);
+        shape.nodes = std::max(shape.nodes, (pool.first_gpu + replicas * pool.gpus) / shape.gpus_per_node);
     }
     return shape;
 }

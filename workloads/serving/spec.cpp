@@ -180,11 +180,11 @@ void describe_swap(Fields& fields, EngineSpec& engine) {
                              engine.swap_run);
             });
             inner.boolean({"asynchronous", "running sequences do not wait for blocks that come back"},
-                          engine.swap_behind);
+                          engine.swaps_in_behind);
             inner.boolean({"reuse",
                            "host memory keeps what it has of sequences that are back: only what is new goes "
                            "there again"},
-                          engine.swap_copies);
+                          engine.keeps_copies);
         });
 }
 
@@ -617,6 +617,7 @@ std::optional<ExpertPool> experts_of(const EngineSpec& engine, const PhaseSpec& 
 EngineLimits limits_of(const EngineSpec& engine, const PhaseSpec& phase, const ModelSpec& model,
                        const DeviceSpec& device) {
     EngineLimits limits;
+    static_cast<CacheRules&>(limits) = engine;
     limits.block = static_cast<std::uint32_t>(engine.block);
     limits.block_bytes =
         cache_bytes_per_token(model, engine.cache, engine.compression) * static_cast<double>(engine.block);
@@ -670,13 +671,9 @@ EngineLimits limits_of(const EngineSpec& engine, const PhaseSpec& phase, const M
     }
     limits.host_blocks = static_cast<std::uint64_t>(engine.host_memory / limits.block_bytes);
     limits.copy_blocks = static_cast<std::uint32_t>(engine.swap_run);
-    limits.swaps_in_behind = engine.swap_behind;
-    limits.keeps_copies = engine.swap_copies;
     limits.draft_tokens = engine.speculation.tokens;
-    limits.prefix_cache = engine.prefix_cache;
     limits.host_cache = static_cast<std::uint64_t>(engine.prefix_host / limits.block_bytes);
     limits.nvme_cache = static_cast<std::uint64_t>(engine.prefix_nvme / limits.block_bytes);
-    limits.prefix_eviction = engine.prefix_eviction;
     limits.adapter_eviction = engine.adapters.eviction;
     limits.adapter_slots = engine.names() ? static_cast<std::uint32_t>(engine.adapters.slots) : 0;
     limits.batches = static_cast<std::uint32_t>(phase.pipeline);

@@ -5,46 +5,125 @@
 #include "workloads/model/model_spec.hpp"
 #include "workloads/serving/cost/given_step.hpp"
 #include "workloads/serving/cost/kv_compression.hpp"
+#include "workloads/serving/engine/expert_cache.hpp"
 #include "workloads/serving/requests/arrivals.hpp"
-#include "workloads/serving/service_spec.hpp"
+#include "workloads/serving/requests/front_end_spec.hpp"
+#include "workloads/serving/routers/router.hpp"
+#include "workloads/serving/schedulers/scheduler.hpp"
+#include "workloads/serving/service_faults.hpp"
+
+namespace orrery::device {
+struct NodeHost;
+}  // namespace orrery::device
 
 namespace orrery::serving {
 
-/// Replicas of one role.
-struct PhaseSpec {
+enum class Transfer { whole, layers };
+/// Which replica sends the client the first token of a prompt whose cache is handed over: the one that computed it, at once, or the
+/// one that decodes, with the next.
+enum class FirstToken { prefill, decode };
+
+/// A draft of several tokens for each decoding sequence, verified by the model in one iteration.
+struct SpeculationSpec {
+    std::uint32_t tokens = 0;  ///< of a draft; 0: no speculation
+    double acceptance = 0.8;   ///< probability that a draft token is accepted when those before it are
+    bool sampled = true;       ///< accepted tokens are drawn; otherwise each sequence gets the mean, in whole tokens
+    double step_s = 0;         ///< time that the draft takes for one token of every sequence
+};
+
+/// What the number of replicas follows: requests outstanding, or requests that come.
+enum class ScalingRule { queue, rate };
+
+/// How the replicas of a pool follow the load; `replicas` is the most.
+struct ScalingSpec {
+    double target = 0;  ///< of a replica: outstanding requests, or requests per second; 0: all replicas always run
+    std::uint32_t least = 1;  ///< replicas
+    double interval_s = 15;   ///< between two looks at the load
+    double cooldown_s = 60;   ///< after a start nothing is stopped
+    ScalingRule rule = ScalingRule::queue;
+    double keep_alive_s = 0;  ///< a replica without requests stays so long
+};
+
+/// The parts of a cold start, one after another.
+enum class StartPart : std::uint8_t { provision, image, initialise, weights, warm_up };
+inline constexpr std::size_t kStartParts = 5;
+[[nodiscard]] const std::vector<std::string>& start_part_names();
+enum class WeightsFrom { storage, host, peer };
+
+/// What a replica does before its first request.
+struct StartSpec {
+    double provision_s = 0;   ///< until a machine is there
+    double image = 0;         ///< B of the container on each machine
+    double registry = 0;      ///< B/s of the link over which images come; 0: they take no time
+    double initialise_s = 0;  ///< processes, contexts, communicators
+    WeightsFrom weights = WeightsFrom::storage;
+    double weight_bytes = 0;  ///< of a replica
+    double storage = 0;       ///< B/s of the link over which weights come; 0: they take no time
+    double warm_up_s = 0;     ///< from there to the first request
+};
+
+/// Experts that a host's memories have and a replica's devices keep some of.
+struct ExpertPool {
+    ExpertCacheSpec spec;
+    ExpertCache::Shape shape;
+    double rank_bytes = 0;  ///< of an expert, on each rank
+};
+
+/// When replicas of one role do the work of the other.
+struct MixingSpec {
+    std::uint64_t prompt_tokens = 0;  ///< waiting on the prefill replica that a request would go to; 0: never
+    double cache = 0;  ///< in use on the decode replica that a sequence would go to, of all blocks; 0: never
+};
+
+/// What a scenario says of equal replicas, and a run takes as it is.
+struct ReplicaPlan {
     std::int64_t replicas = 1;
+    SchedulerSpec scheduler;
+    double units = 1;  ///< share of the compute units, on devices that both phases use
+    ScalingSpec scaling;
+    StartSpec start;
+};
+
+/// Replicas of one role.
+struct PhaseSpec : ReplicaPlan {
     std::int64_t tensor = 1;             ///< ranks of a pipeline stage
     std::int64_t pipeline = 1;           ///< stages of a replica
     std::int64_t groups = 1;             ///< of a stage: groups of `tensor` ranks that attend to sequences of their own
     std::int64_t expert = 1;             ///< expert-parallel degree over all ranks of a stage
     std::int64_t redundant_experts = 0;  ///< copies of routed experts that the expert groups hold beside them
-    SchedulerSpec scheduler;
-    bool other_device = false;  ///< its replicas have `device` instead of the node's
+    bool other_device = false;           ///< its replicas have `device` instead of the node's
     DeviceSpec device;
-    double units = 1;   ///< share of the compute units, on devices that both phases use
     double clock = 1;   ///< of the compute units over what the device's prices were measured at: a cap on power
     std::string group;  ///< of the cluster, on whose nodes its replicas are; empty: on those that follow
     bool scales = false;
-    ScalingSpec scaling;
-    StartSpec start;
 
     /// Ranks of a stage, and of a replica.
     [[nodiscard]] std::int64_t stage_ranks() const { return tensor * groups; }
     [[nodiscard]] std::int64_t ranks() const { return stage_ranks() * pipeline; }
 };
 
-struct EngineSpec {
+/// What a scenario says of a service, and a run takes as it is.
+struct ServicePlan {
+    Transfer transfer = Transfer::whole;
+    FirstToken first_token = FirstToken::prefill;
+    double handover = 0;        ///< s that routers and transports take of each hand-over beside its bytes
+    bool same_devices = false;  ///< prefill replica i and decode replica i are on the same GPUs
+    MixingSpec mixing;
+    RouterChoice router{router_table(), "round-robin"};
+    SpeculationSpec speculation;
+    HostSpec software;
+    FrontEndSpec front_end;            ///< not given: the serial one of `software`
+    std::int64_t stream_interval = 1;  ///< tokens that the server gathers before it sends the first of them
+    double nvme_bandwidth = 0;         ///< B/s each way of a node's NVMe; 0: takes no time
+    ServiceFaults faults;              ///< the scenario's section `faults`
+};
+
+struct EngineSpec : ServicePlan, CacheRules {
     PhaseSpec mixed;       ///< replicas that do everything
     bool split = false;    ///< prompts and decoding have replicas of their own instead: `prefill` was given,
     bool decodes = false;  ///< and `decode` was
     PhaseSpec prefill, decode;
-    Transfer transfer = Transfer::whole;
-    FirstToken first_token = FirstToken::prefill;
-    double handover = 0;        ///< s of each hand-over beside its bytes
-    bool same_devices = false;  ///< prompts and decoding are on the same GPUs
-    bool mixes = false;
-    MixingSpec mixing;
-    RouterChoice router{router_table(), "round-robin"};
+    bool mixes = false;  ///< `mixing` was given
     Precision weights = Precision::bf16;
     std::optional<Precision> experts;  ///< of routed experts; none: as the weights
     Scaling scaling = Scaling::tensor;
@@ -52,7 +131,6 @@ struct EngineSpec {
     Dispatch dispatch = Dispatch::gather;
     double affinity = 0;     ///< share of the tokens whose next expert is on their rank; 0: by chance
     double expert_load = 1;  ///< tokens of the busiest expert group over their mean
-    HostSpec software;
     bool has_software = false;
     bool has_step_cost = false;
     GivenStepSpec step_cost;
@@ -66,19 +144,10 @@ struct EngineSpec {
     bool has_swap = false;      ///< `kv.swap` was given
     double swap_call = 0;       ///< s of the host to start a copy of swapped blocks
     std::int64_t swap_run = 1;  ///< blocks beside each other, which one copy takes
-    bool swap_behind = false;   ///< what comes back does not hold up the others
-    bool swap_copies = false;   ///< host memory keeps copies of what is back
     bool speculates = false;
-    SpeculationSpec speculation;
-    ServiceFaults faults;       ///< the scenario's section `faults`
-    bool prefix_cache = false;  ///< blocks are found again by their content
-    Eviction prefix_eviction = Eviction::lru;
-    double prefix_host = 0;     ///< B per replica: blocks that leave the devices stay in host memory
-    double prefix_nvme = 0;     ///< B per replica: and from there on NVMe
-    double nvme_bandwidth = 0;  ///< B/s each way of a node's NVMe
-    FrontEndSpec front_end;
-    std::int64_t stream_interval = 1;  ///< tokens that reach the client together
-    std::int64_t max_context = 0;      ///< tokens; 0: whatever fits
+    double prefix_host = 0;        ///< B per replica: blocks that leave the devices stay in host memory
+    double prefix_nvme = 0;        ///< B per replica: and from there on NVMe
+    std::int64_t max_context = 0;  ///< tokens; 0: whatever fits
     bool lora = false;
     AdapterSpec adapters;         ///< rank 0: none, or whole models
     bool caches_experts = false;  ///< `expert_cache` was given

@@ -149,10 +149,8 @@ class ServingWork final : public ScenarioRun {
         check_spec(*phase, spec_.model);
         const std::int64_t ranks = phase->ranks();
         PoolSpec pool;
+        static_cast<ReplicaPlan&>(pool) = *phase;
         pool.role = role;
-        pool.replicas = static_cast<std::uint32_t>(phase->replicas);
-        pool.scheduler = phase->scheduler;
-        pool.speculation = engine_.speculation;
         pool.limits = limits_of(engine_, *phase, spec_.model, gpu);
         if (engine_.same_devices && role == Role::prefill) {
             pool.limits.ahead = 1 + pool.limits.draft_tokens;
@@ -161,7 +159,6 @@ class ServingWork final : public ScenarioRun {
         pool.experts = experts_of(engine_, *phase, spec_.model, gpu, node.has_host ? &node.host : nullptr,
                                   std::min(beside, static_cast<double>(phase->replicas)), spec_.engine_mark);
         pool.device = &gpu;
-        pool.units = phase->units;
         pool.first_gpu = place.first_gpu;
         pool.gpus = static_cast<std::uint32_t>(ranks);
         pool.limits.seed = static_cast<std::uint64_t>(scenario_.seed);
@@ -179,13 +176,9 @@ class ServingWork final : public ScenarioRun {
             costs_.push_back(make_step(model));
             pool.cost.push_back(costs_.back().get());
         }
-        if (phase->scales) {
-            pool.scaling = phase->scaling;
-            pool.scaling.least = std::min(pool.scaling.least, pool.replicas);
-            totals_.scales = true;
-        }
+        pool.scaling.least = std::min(pool.scaling.least, static_cast<std::uint32_t>(phase->replicas));
+        totals_.scales = totals_.scales || phase->scales;
         pool.starts = phase->scales || engine_.faults.given;
-        pool.start = phase->start;
         for (std::int64_t stage = 0; stage < phase->pipeline; ++stage) {
             pool.start.weight_bytes += weight_bytes(spec_.model, engine_.quantisation(gpu), *phase, stage) *
                                        static_cast<double>(phase->stage_ranks());
@@ -279,7 +272,6 @@ class ServingWork final : public ScenarioRun {
     }
 
     void describe_faults() {
-        service_.faults = engine_.faults;
         if (!engine_.faults.given) {
             return;
         }
@@ -302,17 +294,13 @@ class ServingWork final : public ScenarioRun {
     }
 
     void describe_service(const RunContext& context) {
+        static_cast<ServicePlan&>(service_) = engine_;
+        service_.slo = spec_.slo;
+        service_.measure = spec_.measure;
         describe_faults();
-        service_.router = engine_.router;
-        service_.mixing = engine_.mixing;
-        service_.same_devices = engine_.same_devices;
-        service_.transfer = engine_.transfer;
-        service_.first_token = engine_.first_token;
-        service_.handover = engine_.handover;
         service_.layers = static_cast<std::uint32_t>(spec_.model.layers);
         service_.cache_token_bytes = cache_bytes_per_token(spec_.model, engine_.cache, engine_.compression);
         service_.hidden_bytes = 2 * static_cast<double>(spec_.model.hidden);  // 16 bits
-        service_.nvme_bandwidth = engine_.nvme_bandwidth;
         service_.gpus_per_node = static_cast<std::uint32_t>(scenario_.cluster.node.gpus);
         service_.fabric =
             engine_.split || totals_.piped || engine_.caches_experts || peers_ ? &context.fabric : nullptr;
@@ -325,25 +313,14 @@ class ServingWork final : public ScenarioRun {
             service_.device_link = scenario_.cluster.node.pcie_rate();
         }
         service_.paths = scenario_.network.path_choice();
-        service_.stream_interval = static_cast<std::uint32_t>(engine_.stream_interval);
-        service_.ttft_limit = spec_.slo.ttft;
-        service_.tpot_limit = spec_.slo.tpot;
-        service_.tbt_limit = spec_.slo.tbt;
         service_.timeout = spec_.requests.timeout;
-        service_.measure_from = spec_.measure.from;
-        service_.measure_to = spec_.measure.to;
         if (end_ == LoadEnd::time) {
             service_.load_to = spec_.measure.to > 0 ? spec_.measure.to : spec_.requests.period;
-            service_.measure_to = service_.load_to;
+            service_.measure.to = service_.load_to;
         }
         service_.steady = options_.steady;
         service_.steady.wanted = end_ == LoadEnd::steady;
         service_.seed = static_cast<std::uint64_t>(scenario_.seed);
-        service_.request_overhead = engine_.software.request.value;
-        service_.frontend = engine_.software.frontend.value;
-        service_.prompt_token = engine_.software.prompt_token.value;
-        service_.shared_front_end = engine_.software.shared_front_end;
-        service_.front_end = engine_.front_end;
         service_.timeline = options_.timeline;
         service_.placement = context.placement;
     }

@@ -270,7 +270,7 @@ class Writer {
         if (engine_.has_swap) {
             summary.add("swap_out_bytes", result.swap_out_bytes, "B");
             summary.add("swap_in_bytes", result.swap_in_bytes, "B");
-            if (engine_.swap_copies) {
+            if (engine_.keeps_copies) {
                 summary.add("swap_reused_bytes", result.swap_reused_bytes, "B");
             }
             summary.add("swap_stall_s.mean",

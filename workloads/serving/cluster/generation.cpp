@@ -14,7 +14,7 @@ void Generation::batch_ends(std::uint32_t index, const Batch& batch, SimTime now
         sequence.cached = item.context;
         if (sequence.cached == sequence.needed() && !sequence.abandoned) {
             accounts_.token(sequence);
-            for (std::uint32_t more = accept(replica.pool.speculation, drafted, sequence); more > 0; --more) {
+            for (std::uint32_t more = drafted > 0 ? accept(drafted, sequence) : 0; more > 0; --more) {
                 ++sequence.cached;
                 accounts_.token(sequence);
             }
@@ -27,20 +27,17 @@ void Generation::batch_ends(std::uint32_t index, const Batch& batch, SimTime now
 }
 
 // Tokens of a draft that the model agrees with: those before the first that it does not.
-std::uint32_t Generation::accept(const SpeculationSpec& spec, std::uint32_t drafted, Sequence& sequence) {
-    if (drafted == 0) {
-        return 0;
-    }
+std::uint32_t Generation::accept(std::uint32_t drafted, Sequence& sequence) {
     ++result_.decode_steps;
     std::uint32_t accepted = 0;
-    if (spec.sampled) {
-        while (accepted < drafted && drafts_.uniform() < spec.acceptance) {
+    if (speculation_.sampled) {
+        while (accepted < drafted && drafts_.uniform() < speculation_.acceptance) {
             ++accepted;
         }
     } else {
         double chance = 1;
         for (std::uint32_t i = 0; i < drafted; ++i) {
-            chance *= spec.acceptance;
+            chance *= speculation_.acceptance;
             sequence.credit += chance;
         }
         accepted = std::min(drafted, static_cast<std::uint32_t>(sequence.credit));

@@ -13,7 +13,8 @@ class Generation {
     /// All arguments outlive this.
     Generation(const ServiceSpec& spec, Fleet& fleet, Transfers& transfers, Mixing& mixing, Accounts& accounts,
                RequestTimeline& timeline, ServiceResult& result)
-        : fleet_(fleet),
+        : speculation_(spec.speculation),
+          fleet_(fleet),
           transfers_(transfers),
           mixing_(mixing),
           accounts_(accounts),
@@ -24,9 +25,10 @@ class Generation {
     void batch_ends(std::uint32_t replica, const Batch& batch, SimTime now);
 
   private:
-    [[nodiscard]] std::uint32_t accept(const SpeculationSpec& spec, std::uint32_t drafted, Sequence& sequence);
+    [[nodiscard]] std::uint32_t accept(std::uint32_t drafted, Sequence& sequence);
     void retire(std::uint32_t replica);
 
+    const SpeculationSpec& speculation_;
     Fleet& fleet_;
     Transfers& transfers_;
     Mixing& mixing_;

@@ -66,7 +66,7 @@ void Pipelines::woken(std::uint32_t index) {
 
 bool Pipelines::measured() const {
     const double at = now().seconds();
-    return at >= spec_.measure_from && (spec_.measure_to <= 0 || at < spec_.measure_to);
+    return at >= spec_.measure.from && (spec_.measure.to <= 0 || at < spec_.measure.to);
 }
 
 void Pipelines::stop(std::uint32_t index) {
@@ -234,7 +234,7 @@ void Pipelines::enter(std::uint32_t index, std::uint32_t id) {
         replica.impaired.empty() ? replica.pool.cost[entry.stage]->work(entry.batch) : impaired_work(replica, entry);
     double seconds = work.seconds + std::max(0.0, (replica.stalled_until - now()).seconds());
     if (entry.batch.drafted > 0 && entry.stage + 1 == replica.stages.size()) {
-        seconds += replica.pool.speculation.tokens * replica.pool.speculation.step_s;
+        seconds += spec_.speculation.tokens * spec_.speculation.step_s;
     }
     entry.started = now();
     if (measured()) {

@@ -50,12 +50,12 @@ class ServiceRun::Service {
         ORRERY_ASSERT(frontend_.all_settled());
         result_.end_s = frontend_.last().seconds();
         result_.gpu_s = autoscaler_.gpu_seconds(frontend_.last());
-        const double to = spec_.measure_to > 0 ? std::min(spec_.measure_to, result_.end_s) : result_.end_s;
-        result_.window_s = std::max(0.0, to - spec_.measure_from);
+        const double to = spec_.measure.to > 0 ? std::min(spec_.measure.to, result_.end_s) : result_.end_s;
+        result_.window_s = std::max(0.0, to - spec_.measure.from);
         std::stable_sort(result_.requests.begin(), result_.requests.end(),
                          [](const RequestOutcome& a, const RequestOutcome& b) { return a.arrival < b.arrival; });
         accounts_.finish();
-        const double from = result_.steady ? result_.steady->warm_up_s : spec_.measure_from;
+        const double from = result_.steady ? result_.steady->warm_up_s : spec_.measure.from;
         lifecycle_.finish(SimTime::from_seconds(from), SimTime::from_seconds(from + result_.window_s));
         return std::move(result_);
     }

@@ -98,7 +98,15 @@ struct Batch {
     void use_adapter(std::uint32_t adapter, std::uint32_t tokens);
 };
 
-struct EngineLimits {
+/// What a scenario says of a cache, and an engine takes as it is.
+struct CacheRules {
+    bool swaps_in_behind = false;  ///< what comes back from host memory does not hold up the others
+    bool keeps_copies = false;     ///< of swapped blocks that are back: only what is new is swapped out again
+    bool prefix_cache = false;     ///< blocks stay when their sequence ends, and are found by later ones
+    Eviction prefix_eviction = Eviction::lru;
+};
+
+struct EngineLimits : CacheRules {
     std::uint32_t max_sequences = 256;
     std::uint32_t token_budget = 8192;  ///< new tokens of an iteration
     std::uint32_t batches = 1;          ///< that may be under way at a time: one a pipeline stage
@@ -110,15 +118,11 @@ struct EngineLimits {
     std::uint32_t max_context = 0;      ///< tokens of prompt and output; 0: whatever fits into the cache
     double block_bytes = 0;             ///< of a block over all layers, for swapping
     std::uint32_t copy_blocks = 1;      ///< that lie beside each other, and are swapped at once
-    bool swaps_in_behind = false;       ///< what comes back from host memory does not hold up the others
-    bool keeps_copies = false;          ///< of swapped blocks that are back: only what is new is swapped out again
     std::uint64_t seed = 1;             ///< of what a scheduler draws
-    bool prefix_cache = false;          ///< blocks stay when their sequence ends, and are found by later ones
     std::uint64_t host_cache = 0;       ///< blocks of the prefix cache in host memory, below the device's
     std::uint64_t nvme_cache = 0;       ///< and on NVMe
-    Eviction prefix_eviction = Eviction::lru;
-    std::uint32_t adapter_slots = 0;  ///< 0: adapters that requests name are no concern of this engine
-    double adapter_bytes = 0;         ///< of an adapter, over all ranks
+    std::uint32_t adapter_slots = 0;    ///< 0: adapters that requests name are no concern of this engine
+    double adapter_bytes = 0;           ///< of an adapter, over all ranks
     Eviction adapter_eviction = Eviction::lru;
     std::uint32_t ahead = 0;  ///< tokens beyond a prompt that must have room when it is done, if they will come
 };

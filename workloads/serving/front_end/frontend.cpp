@@ -16,7 +16,7 @@ void Frontend::begin(Dispatcher& dispatcher) {
 }
 
 void Frontend::await_next() {
-    const SimTime way = host_ ? SimTime() : SimTime::from_seconds(spec_.request_overhead);
+    const SimTime way = host_ ? SimTime() : SimTime::from_seconds(spec_.software.request.value);
     const std::uint64_t clients = requests_.clients();
     while (!all_sent_ && (clients == 0 ? coming_.empty() : arrived_ + on_way() - settled_ < clients)) {
         Request request;
@@ -36,7 +36,9 @@ void Frontend::await_next() {
 }
 
 SimTime Frontend::work_on(const Request& request) const {
-    return host_ ? SimTime() : SimTime::from_seconds(spec_.frontend + spec_.prompt_token * request.prompt);
+    return host_ ? SimTime()
+                 : SimTime::from_seconds(spec_.software.frontend.value +
+                                         spec_.software.prompt_token.value * request.prompt);
 }
 
 bool Frontend::past_load(SimTime at) const {
@@ -89,7 +91,7 @@ void Frontend::settle(std::uint32_t turn, bool served) {
 }
 
 void Frontend::expect(Request request) {
-    const SimTime way = host_ ? SimTime() : SimTime::from_seconds(spec_.request_overhead) + work_on(request);
+    const SimTime way = host_ ? SimTime() : SimTime::from_seconds(spec_.software.request.value) + work_on(request);
     const SimTime at = request.arrival + way;
     dispatcher_->delay(at - now(), 0, returning_.take(std::move(request)));
 }

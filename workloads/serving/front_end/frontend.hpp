@@ -31,11 +31,12 @@ class Frontend final : public Part {
         for (const PoolSpec& pool : spec.pools) {
             front_ends += pool.role != Role::decode ? pool.replicas : 0;
         }
-        free_ =
-            decltype(free_)({}, std::vector<SimTime>(spec.shared_front_end ? 1 : std::max<std::size_t>(1, front_ends)));
+        free_ = decltype(free_)(
+            {}, std::vector<SimTime>(spec.software.shared_front_end ? 1 : std::max<std::size_t>(1, front_ends)));
         if (spec.front_end.given) {
             host_.emplace(
-                spec.front_end, spec.request_overhead, [this](const Request& request) { pass_on(request); }, result);
+                spec.front_end, spec.software.request.value, [this](const Request& request) { pass_on(request); },
+                result);
         }
     }
     /// Who gets a request that has come to the engines; they are numbered as they come. Before the run.

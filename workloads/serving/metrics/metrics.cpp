@@ -19,8 +19,8 @@ void ServingMetrics::answered(const Sequence& sequence, SimTime now) {
     outcome.ttft = static_cast<float>(ttft);
     outcome.tpot = static_cast<float>(tpot);
     outcome.e2e = static_cast<float>((now - sequence.arrival).seconds());
-    outcome.in_time = !sequence.late && (spec_.ttft_limit <= 0 || ttft <= spec_.ttft_limit) &&
-                      (spec_.tpot_limit <= 0 || tpot <= spec_.tpot_limit);
+    outcome.in_time = !sequence.late && (spec_.slo.ttft <= 0 || ttft <= spec_.slo.ttft) &&
+                      (spec_.slo.tpot <= 0 || tpot <= spec_.slo.tpot);
     result_.requests.push_back(outcome);
     if (steady_ != nullptr) {
         steady_->answered(outcome);

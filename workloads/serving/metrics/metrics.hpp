@@ -26,7 +26,7 @@ class ServingMetrics {
             if (counts) {
                 result_.tbt.add(gap);
             }
-            sequence.late = sequence.late || (spec_.tbt_limit > 0 && gap > spec_.tbt_limit);
+            sequence.late = sequence.late || (spec_.slo.tbt > 0 && gap > spec_.slo.tbt);
         }
         sequence.held = false;
         ++sequence.generated;
@@ -46,7 +46,7 @@ class ServingMetrics {
   private:
     [[nodiscard]] bool measured(SimTime at) const {
         const double seconds = at.seconds();
-        return seconds >= spec_.measure_from && (spec_.measure_to <= 0 || seconds < spec_.measure_to);
+        return seconds >= spec_.measure.from && (spec_.measure.to <= 0 || seconds < spec_.measure.to);
     }
 
     const ServiceSpec& spec_;

@@ -122,7 +122,7 @@ void SteadyState::look(SimTime now) {
         // A cut that follows from what was measured would leave out long queues at the start and keep those at the end.
         constexpr std::size_t kCut = 8;
         first_ = batches_.size() / kCut;
-        while (first_ + kGroups < batches_.size() && batches_[first_].start.seconds() < spec_.measure_from) {
+        while (first_ + kGroups < batches_.size() && batches_[first_].start.seconds() < spec_.measure.from) {
             ++first_;
         }
     } else {
@@ -207,7 +207,7 @@ bool SteadyState::enough() {
         return false;
     }
     std::size_t first = std::max(*latency, *rate);
-    while (first < batches_.size() && batches_[first].start.seconds() < spec_.measure_from) {
+    while (first < batches_.size() && batches_[first].start.seconds() < spec_.measure.from) {
         ++first;
     }
     const std::size_t left = batches_.size() - first;
