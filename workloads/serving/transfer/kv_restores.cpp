@@ -23,33 +23,10 @@ std::optional<std::uint32_t> KvRestores::start(std::uint32_t index, const Sequen
         replica.state.finish(here);
         return std::nullopt;
     }
-    const std::uint32_t id = restores_.take({index, here, true, false});
+    const std::uint32_t id = add(index, here);
     result_.restored_tokens += adopted.cached;
-    dispatcher_->share(links_[index], adopted.cached * spec_.cache_token_bytes, SimTime(), index + 1, id);
+    load(id, links_[index], adopted.cached * spec_.cache_token_bytes);
     return here;
-}
-
-void KvRestores::on_done(std::uint64_t token, Dispatcher&) {
-    const auto id = static_cast<std::uint32_t>(token);
-    Restore& restore = restores_[id];
-    restore.under_way = false;
-    restores_.give(id);
-    if (restore.lost) {
-        return;
-    }
-    EngineState& state = fleet_[restore.replica].state;
-    if (state.sequence(restore.sequence).abandoned) {
-        state.finish(restore.sequence);
-    } else {
-        state.arrived(restore.sequence);
-    }
-    fleet_.wake(restore.replica);
-}
-
-void KvRestores::fail(std::uint32_t replica) {
-    for (Restore& restore : restores_) {
-        restore.lost = restore.lost || (restore.under_way && restore.replica == replica);
-    }
 }
 
 }  // namespace orrery::serving

@@ -8,37 +8,24 @@
 // Source: Strati et al., "DejaVu", ICML 2024 (caches that are streamed to other hosts, and restored after a failure).
 // Validated by tests/workloads/serving_faults_test.cpp.
 
-#include "sim/network/slots.hpp"
-#include "workloads/serving/fleet/fleet.hpp"
+#include "workloads/serving/transfer/sequence_loads.hpp"
 
 #include <optional>
 
 namespace orrery::serving {
 
-class KvRestores final : public Part {
+class KvRestores final : public SequenceLoads {
   public:
     /// All arguments outlive this.
     KvRestores(const ServiceSpec& spec, Fleet& fleet, ServiceResult& result)
-        : spec_(spec), fleet_(fleet), result_(result) {}
+        : SequenceLoads(fleet, result, &EngineState::arrived), spec_(spec) {}
     void begin(Dispatcher& dispatcher) override;
     /// Takes a sequence with what was cached of it; nothing when there is no room.
     [[nodiscard]] std::optional<std::uint32_t> start(std::uint32_t replica, const Sequence& sequence);
-    void on_done(std::uint64_t id, Dispatcher& dispatcher) override;
-    /// A replica fails: what was on its way to it is lost.
-    void fail(std::uint32_t replica);
 
   private:
-    struct Restore {
-        std::uint32_t replica = 0;
-        std::uint32_t sequence = 0;
-        bool under_way = false;
-        bool lost = false;
-    };
     const ServiceSpec& spec_;
-    Fleet& fleet_;
-    ServiceResult& result_;
     std::vector<ClassId> links_;  ///< by replica
-    Slots<Restore> restores_;
 };
 
 }  // namespace orrery::serving

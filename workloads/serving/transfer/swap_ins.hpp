@@ -8,31 +8,16 @@
 // Source: Shen et al., "FastSwitch", arXiv:2411.18424 (dispatch of copies as the bottleneck, block groups, asynchronous swap-in).
 // Validated by tests/workloads/serving_swap_test.cpp.
 
-#include "sim/network/slots.hpp"
-#include "workloads/serving/fleet/fleet.hpp"
+#include "workloads/serving/transfer/sequence_loads.hpp"
 
 namespace orrery::serving {
 
-class SwapIns final : public Part {
+class SwapIns final : public SequenceLoads {
   public:
     /// All arguments outlive this.
-    SwapIns(Fleet& fleet, ServiceResult& result) : fleet_(fleet), result_(result) {}
+    SwapIns(Fleet& fleet, ServiceResult& result) : SequenceLoads(fleet, result, &EngineState::arrived) {}
     /// Starts what the scheduler of a replica has just called back.
     void start(std::uint32_t replica);
-    void on_done(std::uint64_t id, Dispatcher& dispatcher) override;
-    /// A replica fails: what comes for it is of no use.
-    void fail(std::uint32_t replica);
-
-  private:
-    struct One {
-        std::uint32_t replica = 0;
-        std::uint32_t sequence = 0;
-        std::uint32_t pending = 0;
-        bool lost = false;
-    };
-    Fleet& fleet_;
-    ServiceResult& result_;
-    Slots<One> all_;
 };
 
 }  // namespace orrery::serving
