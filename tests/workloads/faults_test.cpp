@@ -1,4 +1,5 @@
 #include "tests/workloads/faults_support.hpp"
+#include "workloads/faults/fault_source.hpp"
 
 #include <doctest/doctest.h>
 #include <unistd.h>
@@ -106,6 +107,53 @@ TEST_CASE("time between failures is that of a component over their number, whate
         const double spread = std::string(law) == "exponential" ? 1 : 2.3;  // sd over that of a Poisson process
         CHECK(std::abs(static_cast<double>(run.faults) - expected - early) < 3 * spread * std::sqrt(expected));
     }
+}
+
+TEST_CASE(
+    "a source of faults counts the components of a job's machines, or each replica as one, and says what they suffer") {
+    JobShape shape;
+    shape.nodes = 4;
+    shape.gpus_per_node = 8;
+    shape.replicas = 3;
+    ProcessSpec gpus = process(Component::gpu, FaultKind::slow, 3200);
+    gpus.factor = 0.5;
+    gpus.lasts_s = 60;
+    ProcessSpec replicas = process(Component::replica, FaultKind::hang, 3200);
+    replicas.bad_factor = 1000;
+    FaultSource of_gpus(gpus, shape, 1, "strikes", "lasts");
+    FaultSource of_replicas(replicas, shape, 1, "strikes", "lasts");
+    CHECK((of_gpus.of_machines() && of_gpus.machines() == 4));
+    CHECK((!of_replicas.of_machines() && of_replicas.machines() == 3));
+    of_replicas.set_bad(2, true);
+    of_gpus.begin();
+    of_replicas.begin();
+    constexpr int kStrikes = 4000;
+    std::vector<Strike> struck;
+    double lasts = 0;
+    int bad = 0;
+    for (int i = 0; i < kStrikes; ++i) {
+        struck.clear();
+        of_gpus.strike(struck);
+        const Fault fault = of_gpus.fault(struck.front().component, shape);
+        CHECK((fault.kind == FaultKind::slow && fault.factor == 0.5 && fault.place.what == Place::What::gpu));
+        CHECK(fault.place.index < 32);
+        lasts += fault.lasts_s / kStrikes;
+        struck.clear();
+        of_replicas.strike(struck);
+        const Fault hang = of_replicas.fault(struck.front().component, shape);
+        CHECK((hang.place.what == Place::What::replica && hang.lasts_s == 0));
+        bad += hang.place.index == 2 ? 1 : 0;
+    }
+    // 32 GPUs; 1,002 times the rate of one replica, nearly all of it of the bad one.
+    CHECK(of_gpus.next() / (kStrikes + 1) == doctest::Approx(100).epsilon(0.05));
+    CHECK(of_replicas.next() / (kStrikes + 1) == doctest::Approx(3200.0 / 1002).epsilon(0.05));
+    CHECK(lasts == doctest::Approx(60).epsilon(0.05));
+    CHECK(bad > 0.99 * kStrikes);
+    // A machine that takes the place of the bad one is as the others.
+    of_replicas.set_bad(2, false);
+    const double now = of_replicas.next();
+    of_replicas.replaced(2, now);
+    CHECK(of_replicas.next() > now);
 }
 
 TEST_CASE("a machine that is bad fails as many times as often, until it is mended") {

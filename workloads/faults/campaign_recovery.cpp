@@ -92,11 +92,10 @@ void Campaign::tell_sources() {
         }
         seen_[place] = places[place];
         for (std::size_t i = 0; i < sources_.size(); ++i) {
-            Source& source = sources_[i];
-            if (source.machines) {
-                source.exposed.set_bad(place, fleet_.bad(places[place], i));
-                source.process->changed(source.exposed, place, static_cast<double>(exposure(source)) * 1e-9,
-                                        source.random);
+            FaultSource& source = sources_[i];
+            if (source.of_machines()) {
+                source.set_bad(place, fleet_.bad(places[place], i));
+                source.replaced(place, static_cast<double>(exposure(source)) * 1e-9);
             }
         }
     }

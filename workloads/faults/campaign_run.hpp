@@ -1,6 +1,7 @@
 #pragma once
 // The state of one campaign as it runs, and what its parts do with it. Only campaign*.cpp include this.
 
+#include "workloads/faults/fault_source.hpp"
 #include "workloads/faults/impairments.hpp"
 
 #include <deque>
@@ -11,16 +12,6 @@ namespace orrery::faults::running {
 
 constexpr CampaignTime kAtStart = CampaignTime::from_ns(-1);  // before anything could be struck
 constexpr std::uint64_t kLivelock = 5000;                     // interruptions without a checkpoint in between
-
-/// A fault process at work in one campaign.
-struct Source {
-    const ProcessSpec* spec;
-    Exposed exposed;
-    std::unique_ptr<FaultProcess> process;
-    RandomStream random;
-    RandomStream marks;  ///< how long faults last
-    bool machines;       ///< the components are those of machines
-};
 
 /// State that can be gone back to.
 struct Saved {
@@ -79,8 +70,8 @@ class Campaign {
     void add_sources(std::uint64_t seed);
 
     // --- time -------------------------------------------------------------------------------------------------------
-    [[nodiscard]] std::int64_t exposure(const Source& source) const;
-    [[nodiscard]] CampaignTime arrival(const Source& source) const;
+    [[nodiscard]] std::int64_t exposure(const FaultSource& source) const;
+    [[nodiscard]] CampaignTime arrival(const FaultSource& source) const;
     [[nodiscard]] CampaignTime next_event() const;
     // Nanoseconds of an iteration now; 0: it stands still.
     std::int64_t iteration();
@@ -183,7 +174,7 @@ class Campaign {
     std::uint32_t next_corruption_ = 0;
     std::uint64_t fruitless_ = 0;
 
-    std::vector<Source> sources_;
+    std::vector<FaultSource> sources_;
     std::vector<Strike> strikes_;
     std::priority_queue<Event, std::vector<Event>, std::greater<>> queue_;
     std::uint64_t sequence_ = 0;

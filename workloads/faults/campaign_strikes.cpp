@@ -6,32 +6,22 @@ namespace orrery::faults::running {
 
 void Campaign::add_sources(std::uint64_t seed) {
     for (std::size_t i = 0; i < spec_.processes.size(); ++i) {
-        const ProcessSpec& one = spec_.processes[i];
-        const std::uint32_t count = plan_.shape.count(one.component);
-        const bool machines = one.component != Component::switches && one.component != Component::storage &&
-                              one.component != Component::software;
-        const std::uint32_t per_machine = machines ? count / plan_.shape.nodes : 1;
         const std::string name = std::to_string(i);
-        Source source{&one,
-                      Exposed(machines ? plan_.shape.nodes : count, per_machine, one.mtbf_s, one.bad_factor),
-                      one.law.make(),
-                      RandomStream(seed, "faults/process/" + name),
-                      RandomStream(seed, "faults/lasts/" + name),
-                      machines};
-        for (std::uint32_t place = 0; machines && place < fleet_.places().size(); ++place) {
-            source.exposed.set_bad(place, fleet_.bad(fleet_.machine_at(place), i));
+        FaultSource source(spec_.processes[i], plan_.shape, seed, "faults/process/" + name, "faults/lasts/" + name);
+        for (std::uint32_t place = 0; source.of_machines() && place < fleet_.places().size(); ++place) {
+            source.set_bad(place, fleet_.bad(fleet_.machine_at(place), i));
         }
-        source.process->begin(source.exposed, source.random);
+        source.begin();
         sources_.push_back(std::move(source));
     }
 }
 
 void Campaign::take_event() {
     for (std::uint32_t i = 0; i < sources_.size(); ++i) {
-        Source& source = sources_[i];
+        FaultSource& source = sources_[i];
         if (arrival(source) <= now_) {
             strikes_.clear();
-            source.process->strike(source.exposed, source.random, strikes_);
+            source.strike(strikes_);
             for (const Strike& one : strikes_) {
                 push(in(one.after_s), Event::Kind::strike, one.component, i);
             }
@@ -45,13 +35,9 @@ void Campaign::take_event() {
         case Event::Kind::given:
             ORRERY_ASSERT(event.what < plan_.given.size());
             return strike(plan_.given[event.what].fault);
-        case Event::Kind::strike: {
+        case Event::Kind::strike:
             ORRERY_ASSERT(event.source < sources_.size());
-            Source& source = sources_[event.source];
-            const ProcessSpec& spec = *source.spec;
-            const double lasts = spec.lasts_s > 0 ? source.marks.exponential(spec.lasts_s) : 0;
-            return strike({spec.kind, place_of(spec.component, event.what, plan_.shape), spec.factor, lasts});
-        }
+            return strike(sources_[event.source].fault(event.what, plan_.shape));
         case Event::Kind::end:
             impairments_.end(event.what);
             priced_ = false;

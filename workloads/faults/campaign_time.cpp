@@ -5,21 +5,21 @@
 
 namespace orrery::faults::running {
 
-std::int64_t Campaign::exposure(const Source& source) const {
-    return source.spec->while_running ? trained_ : now_.ns();
+std::int64_t Campaign::exposure(const FaultSource& source) const {
+    return source.spec().while_running ? trained_ : now_.ns();
 }
 
-CampaignTime Campaign::arrival(const Source& source) const {
-    if (source.spec->while_running && step_ != Step::training) {
+CampaignTime Campaign::arrival(const FaultSource& source) const {
+    if (source.spec().while_running && step_ != Step::training) {
         return CampaignTime::never();
     }
-    const CampaignTime at = CampaignTime::from_seconds(source.process->next());
+    const CampaignTime at = CampaignTime::from_seconds(source.next());
     return at.is_never() ? at : now_ + CampaignTime::from_ns(std::max<std::int64_t>(0, at.ns() - exposure(source)));
 }
 
 CampaignTime Campaign::next_event() const {
     CampaignTime first = queue_.empty() ? CampaignTime::never() : queue_.top().at;
-    for (const Source& source : sources_) {
+    for (const FaultSource& source : sources_) {
         first = std::min(first, arrival(source));
     }
     return first;

@@ -25,7 +25,12 @@ class Impairments {
     void end_of(std::uint32_t machine) {
         std::erase_if(active_, [&](const Active& one) { return one.machine == machine; });
     }
+    template <class Over>
+    void end_where(const Over& over) {
+        std::erase_if(active_, [&](const Active& one) { return over(one.fault); });
+    }
     [[nodiscard]] const Active* find(std::uint32_t id) const;
+    [[nodiscard]] const std::vector<Active>& active() const { return active_; }
 
     /// Share of the store's bandwidth that is left; 0 in an outage.
     [[nodiscard]] double store_factor() const;

@@ -11,10 +11,6 @@ namespace {
 
 constexpr double kLatest = 9e6;  ///< s: nothing runs longer
 
-bool one_machine(Component component) {
-    return component == Component::storage || component == Component::software;
-}
-
 }  // namespace
 
 void Lifecycle::begin(Dispatcher& dispatcher) {
@@ -24,18 +20,15 @@ void Lifecycle::begin(Dispatcher& dispatcher) {
     spares_ = faults.recovery.spares;
     for (std::uint32_t i = 0; i < faults.processes.size(); ++i) {
         const ProcessSpec& one = faults.processes[i];
-        const std::uint32_t count = faults.shape.count(one.component);
-        const bool replicas = one.component == Component::replica;
-        const std::uint32_t machines = replicas || one_machine(one.component) ? count : faults.shape.nodes;
         const std::string name = std::to_string(i);
-        sources_.push_back({&one, Exposed(machines, count / machines, one.mtbf_s, one.bad_factor), one.law.make(),
-                            RandomStream(spec_.seed, "serving/faults/" + name),
-                            RandomStream(spec_.seed, "serving/faults/lasts/" + name), SimTime()});
+        sources_.push_back(
+            {FaultSource(one, faults.shape, spec_.seed, "serving/faults/" + name, "serving/faults/lasts/" + name), {}});
+        FaultSource& source = sources_.back().faults;
         RandomStream bad(spec_.seed, "serving/faults/bad/" + name);
-        for (std::uint32_t machine = 0; machine < machines && one.bad_share > 0; ++machine) {
-            sources_.back().exposed.set_bad(machine, bad.uniform() < one.bad_share);
+        for (std::uint32_t machine = 0; machine < source.machines() && one.bad_share > 0; ++machine) {
+            source.set_bad(machine, bad.uniform() < one.bad_share);
         }
-        sources_.back().process->begin(sources_.back().exposed, sources_.back().random);
+        source.begin();
         expect(i);
     }
     for (std::uint32_t i = 0; i < faults.timed.size(); ++i) {
@@ -51,7 +44,7 @@ void Lifecycle::wait(double seconds, Step step, std::uint32_t index) {
 
 void Lifecycle::expect(std::uint32_t index) {
     Source& source = sources_[index];
-    const double at = source.process->next();
+    const double at = source.faults.next();
     if (at < kLatest) {
         source.due = SimTime::from_seconds(at);
         wait(std::max(0.0, (source.due - now()).seconds()), drawn, index);
@@ -98,7 +91,7 @@ void Lifecycle::on_done(std::uint64_t token, Dispatcher&) {
             return bring_back(next, next == index ? Machine::repaired : Machine::fresh);
         }
         case ended:
-            std::erase_if(active_, [&](const Active& one) { return one.id == index; });
+            impairments_.end(index);
             return apply();
     }
 }
@@ -109,12 +102,10 @@ void Lifecycle::draw(std::uint32_t index) {
         return;  // the next one was drawn anew meanwhile
     }
     std::vector<Strike> strikes;
-    source.process->strike(source.exposed, source.random, strikes);
+    source.faults.strike(strikes);
     expect(index);
     for (const Strike& one : strikes) {
-        const ProcessSpec& spec = *source.spec;
-        const double lasts = spec.lasts_s > 0 ? source.lasts.exponential(spec.lasts_s) : 0;
-        const Fault fault{spec.kind, place_of(spec.component, one.component, spec_.faults.shape), spec.factor, lasts};
+        const Fault fault = source.faults.fault(one.component, spec_.faults.shape);
         if (one.after_s > 0) {
             later_.push_back(fault);
             wait(one.after_s, struck, static_cast<std::uint32_t>(later_.size() - 1));
@@ -122,6 +113,11 @@ void Lifecycle::draw(std::uint32_t index) {
             strike(fault);
         }
     }
+}
+
+double Lifecycle::repair_s() {
+    const ServiceRecovery& recovery = spec_.faults.recovery;
+    return recovery.exponential ? repairs_.exponential(recovery.repair_s) : recovery.repair_s;
 }
 
 bool Lifecycle::touches(const Place& place, std::uint32_t first, std::uint32_t gpus) const {
@@ -177,8 +173,7 @@ void Lifecycle::strike(const Fault& fault) {
     const bool silent = fault.kind == FaultKind::link_down || fault.kind == FaultKind::link_flap;
     Fault here = fault;
     if (silent && here.lasts_s <= 0) {
-        const ServiceRecovery& recovery = spec_.faults.recovery;
-        here.lasts_s = recovery.exponential ? repairs_.exponential(recovery.repair_s) : recovery.repair_s;
+        here.lasts_s = repair_s();
     }
     switch (fault.kind) {
         case FaultKind::slow:
@@ -321,9 +316,7 @@ void Lifecycle::lose(std::uint32_t id) {
         return still > 0 ? wait(still, joined, id) : bring_back(id, Machine::same);
     }
     const double given_s = breakages_[id].fault.lasts_s;  // a preempted machine comes back by itself
-    const double seconds = given_s > 0            ? given_s
-                           : recovery.exponential ? repairs_.exponential(recovery.repair_s)
-                                                  : recovery.repair_s;
+    const double seconds = given_s > 0 ? given_s : repair_s();
     if (spares_ > 0) {
         --spares_;
         bring_back(id, Machine::fresh);
@@ -348,16 +341,16 @@ void Lifecycle::renew(const Place& place) {
     const bool gpu = place.what == Place::What::gpu;
     const bool nic = place.what == Place::What::nic;
     const std::uint32_t node = place.index / (gpu ? shape.gpus_per_node : nic ? shape.nics_per_node : 1);
-    std::erase_if(active_, [&](const Active& one) {
-        return one.fault.lasts_s <= 0 && touches(one.fault.place, node * shape.gpus_per_node, shape.gpus_per_node) &&
-               one.fault.place.what != Place::What::job;
+    impairments_.end_where([&](const Fault& fault) {
+        return fault.lasts_s <= 0 && touches(fault.place, node * shape.gpus_per_node, shape.gpus_per_node) &&
+               fault.place.what != Place::What::job;
     });
     apply();
     for (std::uint32_t i = 0; i < sources_.size(); ++i) {
         Source& source = sources_[i];
-        if (source.spec->component != Component::replica && !one_machine(source.spec->component)) {
-            source.process->changed(source.exposed, node, now().seconds(), source.random);
-            if (SimTime::from_seconds(std::min(source.process->next(), kLatest)) != source.due) {
+        if (source.faults.of_machines()) {
+            source.faults.replaced(node, now().seconds());
+            if (SimTime::from_seconds(std::min(source.faults.next(), kLatest)) != source.due) {
                 expect(i);
             }
         }
@@ -377,27 +370,23 @@ void Lifecycle::started(std::uint32_t replica) {
 }
 
 void Lifecycle::impair(const Fault& fault) {
-    active_.push_back({impairments_++, fault});
+    const std::uint32_t id = impairments_.add(fault, Machines::kNone);
     if (fault.lasts_s > 0) {
-        wait(fault.lasts_s, ended, active_.back().id);
+        wait(fault.lasts_s, ended, id);
     }
     apply();
 }
 
 void Lifecycle::apply() {
-    double storage = 1;
     std::map<std::uint32_t, double> nics;
-    for (const Active& one : active_) {
+    for (const Impairments::Active& one : impairments_.active()) {
         const Fault& fault = one.fault;
-        const double left = fault.kind == FaultKind::degraded ? fault.factor : 0;
-        if (fault.place.what == Place::What::storage) {
-            storage = std::min(storage, left);
-        } else if (fault.place.what == Place::What::nic) {
+        if (fault.place.what == Place::What::nic) {
             const auto entry = nics.try_emplace(fault.place.index, 1.0).first;
-            entry->second = std::min(entry->second, left);
+            entry->second = std::min(entry->second, fault.kind == FaultKind::degraded ? fault.factor : 0);
         }
     }
-    starter_.set_storage(storage);
+    starter_.set_storage(impairments_.store_factor());
     for (const std::uint32_t nic : slow_nics_) {
         nics.try_emplace(nic, 1.0);
     }
@@ -427,7 +416,7 @@ void Lifecycle::apply(std::uint32_t index) {
     const auto stages = static_cast<std::uint32_t>(replica.stages.size());
     const std::uint32_t gpus = replica.pool.gpus / stages;
     std::vector<Replica::Impairment> impaired(stages);
-    for (const Active& one : active_) {
+    for (const Impairments::Active& one : impairments_.active()) {
         const Fault& fault = one.fault;
         const bool whole = fault.place.what == Place::What::replica && fault.place.index == index;
         for (std::uint32_t stage = 0; stage < stages; ++stage) {

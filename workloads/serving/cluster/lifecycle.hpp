@@ -14,6 +14,8 @@
 // Validated by tests/workloads/serving_faults_test.cpp.
 
 #include "sim/base/random.hpp"
+#include "workloads/faults/fault_source.hpp"
+#include "workloads/faults/impairments.hpp"
 #include "workloads/serving/cluster/admission.hpp"
 #include "workloads/serving/cluster/pipelines.hpp"
 #include "workloads/serving/cluster/starter.hpp"
@@ -46,11 +48,7 @@ class Lifecycle final : public Part {
         SimTime since;
     };
     struct Source {
-        const ProcessSpec* spec;
-        Exposed exposed;
-        std::unique_ptr<FaultProcess> process;
-        RandomStream random;
-        RandomStream lasts;
+        FaultSource faults;
         SimTime due;
     };
     /// What a fault broke, until it is whole.
@@ -59,10 +57,7 @@ class Lifecycle final : public Part {
         std::vector<std::uint32_t> replicas;
         bool machine = false;  ///< and not only its processes
     };
-    struct Active {
-        std::uint32_t id;
-        Fault fault;
-    };
+    [[nodiscard]] double repair_s();
     void wait(double seconds, Step step, std::uint32_t index);
     void expect(std::uint32_t source);
     void draw(std::uint32_t source);
@@ -104,8 +99,7 @@ class Lifecycle final : public Part {
     std::vector<Breakage> breakages_;
     std::vector<std::uint32_t> waiting_;  ///< breakages for which there is no machine
     std::vector<Fault> later_;            ///< of bursts
-    std::vector<Active> active_;          ///< impairments
-    std::uint32_t impairments_ = 0;       ///< that there have been
+    Impairments impairments_;
     std::vector<std::uint32_t> slow_nics_;
     std::int64_t spares_ = 0;
     RandomStream repairs_{spec_.seed, "serving/repairs"};
