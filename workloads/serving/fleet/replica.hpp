@@ -2,7 +2,7 @@
 // A replica of a service: the state of its engine and of what it runs on.
 
 #include "sim/device/device.hpp"
-#include "workloads/serving/engine/sequence.hpp"
+#include "workloads/serving/engine/engine_state.hpp"
 #include "workloads/serving/service_spec.hpp"
 
 #include <deque>

@@ -1,7 +1,7 @@
 #pragma once
 // What those who watch a service are told.
 
-#include "workloads/serving/engine/sequence.hpp"
+#include "workloads/serving/engine/engine_state.hpp"
 #include "workloads/serving/metrics/outcome.hpp"
 
 #include <functional>

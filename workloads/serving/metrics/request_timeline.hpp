@@ -5,7 +5,7 @@
 // behind the prompts of others, while its cache travels.
 // Limits: the first kMostLifeRecords parts of a run are kept.
 
-#include "workloads/serving/engine/sequence.hpp"
+#include "workloads/serving/engine/engine_state.hpp"
 #include "workloads/serving/metrics/outcome.hpp"
 
 #include <unordered_map>

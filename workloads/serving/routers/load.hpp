@@ -1,7 +1,7 @@
 #pragma once
 // What routers measure replicas by.
 
-#include "workloads/serving/engine/sequence.hpp"
+#include "workloads/serving/engine/engine_state.hpp"
 #include "workloads/serving/routers/router.hpp"
 
 namespace orrery::serving {

@@ -5,7 +5,7 @@
 // run now; the replica then waits for a request. Each policy is a small class in schedulers/.
 
 #include "sim/config/policy.hpp"
-#include "workloads/serving/engine/sequence.hpp"
+#include "workloads/serving/engine/engine_state.hpp"
 
 #include <memory>
 #include <string>
