@@ -12,7 +12,6 @@ namespace orrery::serving {
 
 class StepCost;
 
-enum class Role { mixed, prefill, decode };
 /// How blocks go to host memory and back.
 struct SwapSpec {
     double call_s = 0;  ///< of the host to start a copy, one after another

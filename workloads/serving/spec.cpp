@@ -191,10 +191,8 @@ void describe_swap(Fields& fields, EngineSpec& engine) {
 }  // namespace
 
 void describe(Fields& fields, EngineSpec& engine) {
-    const bool swaps = engine.split ? engine.prefill.scheduler.needs().swaps || engine.decode.scheduler.needs().swaps
-                                    : engine.mixed.scheduler.needs().swaps;
-    const bool several =
-        engine.split ? engine.prefill.replicas > 1 || engine.decode.replicas > 1 : engine.mixed.replicas > 1;
+    const bool swaps = engine.any_phase([](const PhaseSpec& phase) { return phase.scheduler.needs().swaps; });
+    const bool several = engine.any_phase([](const PhaseSpec& phase) { return phase.replicas > 1; });
     auto draft_tokens = std::max<std::int64_t>(1, engine.speculation.tokens);
     fields.when(!engine.split, "replicas that are all alike (those of prefill and of decode have their own)",
                 [&](Fields& same) { describe_phase(same, engine.mixed, engine); });
@@ -344,6 +342,18 @@ void describe(Fields& fields, SloSpec& slo) {
     fields.quantity({"tpot", "longest mean time per output token; 0 s: no limit", false, 0, 1e6}, Dimension::time,
                     slo.tpot);
     fields.quantity({"tbt", "longest time between two tokens; 0 s: no limit", false, 0, 1e6}, Dimension::time, slo.tbt);
+}
+
+std::vector<std::pair<Role, const PhaseSpec*>> EngineSpec::phases() const {
+    if (split) {
+        return {{Role::prefill, &prefill}, {Role::decode, &decode}};
+    }
+    return {{Role::mixed, &mixed}};
+}
+
+bool EngineSpec::any_phase(const std::function<bool(const PhaseSpec&)>& is) const {
+    const auto all = phases();
+    return std::any_of(all.begin(), all.end(), [&](const auto& one) { return is(*one.second); });
 }
 
 Quantisation EngineSpec::quantisation(const DeviceSpec& device) const {

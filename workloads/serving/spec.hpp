@@ -12,12 +12,19 @@
 #include "workloads/serving/schedulers/scheduler.hpp"
 #include "workloads/serving/service_faults.hpp"
 
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
 namespace orrery::device {
 struct NodeHost;
 }  // namespace orrery::device
 
 namespace orrery::serving {
 
+enum class Role { mixed, prefill, decode };
 enum class Transfer { whole, layers };
 /// Which replica sends the client the first token of a prompt whose cache is handed over: the one that computed it, at once, or the
 /// one that decodes, with the next.
@@ -156,6 +163,9 @@ struct EngineSpec : ServicePlan, CacheRules {
     double sequence_overhead = 0;                       ///< s of the host a sequence and iteration
     double reserved_memory = 2.0 * 1024 * 1024 * 1024;  ///< B per device: context, library buffers, activations
 
+    /// The replicas that there are: mixed ones, or those of each phase.
+    [[nodiscard]] std::vector<std::pair<Role, const PhaseSpec*>> phases() const;
+    [[nodiscard]] bool any_phase(const std::function<bool(const PhaseSpec&)>& is) const;
     [[nodiscard]] Quantisation quantisation(const DeviceSpec& device) const;
     /// Requests may name adapters, or models.
     [[nodiscard]] bool names() const { return lora || adapters.whole; }

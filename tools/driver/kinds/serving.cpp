@@ -32,8 +32,7 @@ JobShape service_shape(const Scenario& scenario) {
     out.gpus_per_node = fabric.shape().gpus_per_node;
     out.nics_per_node = std::max(1U, fabric.shape().nics_per_node);
     std::uint32_t gpus = 0;
-    for (const PhaseSpec* phase :
-         engine.split ? std::vector{&engine.prefill, &engine.decode} : std::vector{&engine.mixed}) {
+    for (const auto& [role, phase] : engine.phases()) {
         out.replicas += static_cast<std::uint32_t>(phase->replicas);
         const std::uint32_t first = engine.same_devices ? 0 : pool_begin(*phase, gpus, out.gpus_per_node);
         gpus = std::max(gpus, first + static_cast<std::uint32_t>(phase->replicas * phase->ranks()));
@@ -52,11 +51,7 @@ class ServingWork final : public ScenarioRun {
           engine_(spec_.engine),
           options_(context.options),
           end_(load_end(engine_, spec_.requests, spec_.measure)) {
-        std::vector<std::pair<Role, const PhaseSpec*>> phases = {{Role::mixed, &engine_.mixed}};
-        if (engine_.split) {
-            phases = {{Role::prefill, &engine_.prefill}, {Role::decode, &engine_.decode}};
-        }
-        for (const auto& [role, phase] : phases) {
+        for (const auto& [role, phase] : engine_.phases()) {
             add_pool(context, role, *phase);
         }
         describe_service(context);
@@ -364,16 +359,14 @@ void describe_needs(Fields& fields, const ServingKind& s, const ClusterSpec& clu
                             "prefill.redundant_experts", "decode.expert", "decode.redundant_experts"}) {
         fields.needs(fmt::format("engine.{}", key), experts, kExperts);
     }
-    const bool groups = engine.split ? engine.prefill.groups > 1 || engine.decode.groups > 1 : engine.mixed.groups > 1;
+    const bool groups = engine.any_phase([](const PhaseSpec& phase) { return phase.groups > 1; });
     fields.needs("engine.dispatch", experts && groups, "experts on several attention groups (groups)");
     fields.needs("engine.scaling", experts && engine.experts.value_or(engine.weights) == Precision::fp8,
                  "a model with experts in fp8 (experts or weights)");
     for (const char* key : {"model.window", "model.full_every"}) {
         fields.needs(key, s.model.latent.kv_rank == 0, "attention that is not latent, where requests are served");
     }
-    const bool fair = engine.split
-                          ? engine.prefill.scheduler.needs().sessions || engine.decode.scheduler.needs().sessions
-                          : engine.mixed.scheduler.needs().sessions;
+    const bool fair = engine.any_phase([](const PhaseSpec& phase) { return phase.scheduler.needs().sessions; });
     fields.needs("requests.sessions", fair || s.requests.conversations || engine.router.make()->needs().sessions,
                  "conversations, or a router or scheduler that goes by sessions (router: session, scheduler: fair)",
                  Unmet::noted);
@@ -381,10 +374,9 @@ void describe_needs(Fields& fields, const ServingKind& s, const ClusterSpec& clu
                  Unmet::noted);
     const ServiceFaults& faults = engine.faults;
     const auto meets = [&](bool fits, const auto& is) { return fits || !faults.trace.empty() || !faults.meets(is); };
-    const double storage =
-        engine.split ? engine.prefill.start.storage + engine.decode.start.storage : engine.mixed.start.storage;
+    const bool storage = engine.any_phase([](const PhaseSpec& phase) { return phase.start.storage > 0; });
     fields.needs("faults",
-                 meets(storage > 0,
+                 meets(storage,
                        [](FaultKind kind, const std::string& where, Component component) {
                            return kind == FaultKind::outage || where == "storage" || component == Component::storage;
                        }),
