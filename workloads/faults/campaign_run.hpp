@@ -121,8 +121,6 @@ class Campaign {
 
     // --- faults -----------------------------------------------------------------------------------------------------
     void take_event();
-    // The machine that a place of a fault is on; kNone: none, or there is nobody.
-    [[nodiscard]] std::uint32_t place_on(const Place& place) const;
     [[nodiscard]] bool chance(double share) { return share > 0 && random_.uniform() < share; }
     void strike(const Fault& fault);
     void preempt_standby(const Fault& fault, std::uint32_t place);

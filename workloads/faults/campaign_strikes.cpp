@@ -62,19 +62,6 @@ void Campaign::take_event() {
     }
 }
 
-std::uint32_t Campaign::place_on(const Place& place) const {
-    switch (place.what) {
-        case Place::What::gpu:
-            return place.index / plan_.shape.gpus_per_node;
-        case Place::What::nic:
-            return place.index / plan_.shape.nics_per_node;
-        case Place::What::node:
-            return place.index;
-        default:
-            return Machines::kNone;
-    }
-}
-
 void Campaign::strike(const Fault& fault) {
     if (free_ && step_ == Step::training) {
         save_for_free();
@@ -85,7 +72,7 @@ void Campaign::strike(const Fault& fault) {
     if (keeps_timeline_) {
         out_.struck.push_back({now_, fault});
     }
-    const std::uint32_t place = place_on(fault.place);
+    const std::uint32_t place = machine_of(fault.place, plan_.shape).value_or(Machines::kNone);
     const std::uint32_t machine = place == Machines::kNone ? Machines::kNone : fleet_.machine_at(place);
     if (fault.kind == FaultKind::preemption && machine == Machines::kNone) {
         return preempt_standby(fault, place);

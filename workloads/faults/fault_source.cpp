@@ -11,6 +11,19 @@ bool is_of_machines(Component component) {
 
 }  // namespace
 
+std::optional<std::uint32_t> machine_of(const Place& place, const JobShape& shape) {
+    switch (place.what) {
+        case Place::What::gpu:
+            return place.index / shape.gpus_per_node;
+        case Place::What::nic:
+            return place.index / shape.nics_per_node;
+        case Place::What::node:
+            return place.index;
+        default:
+            return std::nullopt;
+    }
+}
+
 FaultSource::FaultSource(const ProcessSpec& spec, const JobShape& shape, std::uint64_t seed, const std::string& strikes,
                          const std::string& lasts)
     : spec_(&spec),

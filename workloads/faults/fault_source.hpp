@@ -8,10 +8,14 @@
 #include "workloads/faults/spec.hpp"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace orrery::faults {
+
+/// The machine that a place is on; nothing: it is not on one.
+[[nodiscard]] std::optional<std::uint32_t> machine_of(const Place& place, const JobShape& shape);
 
 class FaultSource {
   public:

@@ -125,18 +125,11 @@ bool Lifecycle::touches(const Place& place, std::uint32_t first, std::uint32_t g
     const auto overlaps = [&](std::uint32_t from, std::uint32_t count) {
         return from < first + gpus && first < from + count;
     };
-    switch (place.what) {
-        case Place::What::gpu:
-            return overlaps(place.index, 1);
-        case Place::What::nic:
-            return overlaps(place.index / shape.nics_per_node * shape.gpus_per_node, shape.gpus_per_node);
-        case Place::What::node:
-            return overlaps(place.index * shape.gpus_per_node, shape.gpus_per_node);
-        case Place::What::job:
-            return true;
-        default:
-            return false;
+    if (place.what == Place::What::gpu) {
+        return overlaps(place.index, 1);
     }
+    const std::optional<std::uint32_t> node = machine_of(place, shape);
+    return node ? overlaps(*node * shape.gpus_per_node, shape.gpus_per_node) : place.what == Place::What::job;
 }
 
 // A stage whose ranks are on several nodes goes over their NICs in every iteration.
@@ -338,9 +331,7 @@ void Lifecycle::bring_back(std::uint32_t id, Machine machine) {
 // Another machine, or a mended one, is at a place: what slowed it is over, and its parts are as new.
 void Lifecycle::renew(const Place& place) {
     const JobShape& shape = spec_.faults.shape;
-    const bool gpu = place.what == Place::What::gpu;
-    const bool nic = place.what == Place::What::nic;
-    const std::uint32_t node = place.index / (gpu ? shape.gpus_per_node : nic ? shape.nics_per_node : 1);
+    const std::uint32_t node = machine_of(place, shape).value_or(place.index);
     impairments_.end_where([&](const Fault& fault) {
         return fault.lasts_s <= 0 && touches(fault.place, node * shape.gpus_per_node, shape.gpus_per_node) &&
                fault.place.what != Place::What::job;
