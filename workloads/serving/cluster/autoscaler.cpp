@@ -8,7 +8,7 @@ namespace orrery::serving {
 
 Autoscaler::Autoscaler(const ServiceSpec& spec, Fleet& fleet, Routing& routing, Starter& starter,
                        const Frontend& frontend, ServiceResult& result)
-    : fleet_(fleet), routing_(routing), starter_(starter), frontend_(frontend), result_(result), since_(fleet.size()) {
+    : FleetPart(spec, fleet, result), routing_(routing), starter_(starter), frontend_(frontend), since_(fleet.size()) {
     std::uint32_t first = 0;
     for (const PoolSpec& pool : spec.pools) {
         pools_.push_back({&pool, first, SimTime()});

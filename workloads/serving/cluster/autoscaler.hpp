@@ -15,7 +15,7 @@
 
 namespace orrery::serving {
 
-class Autoscaler final : public Part {
+class Autoscaler final : public FleetPart {
   public:
     /// All arguments outlive this. Switches off all replicas beyond the least of their pools.
     Autoscaler(const ServiceSpec& spec, Fleet& fleet, Routing& routing, Starter& starter, const Frontend& frontend,
@@ -41,11 +41,9 @@ class Autoscaler final : public Part {
                                                std::uint64_t arrived) const;
     [[nodiscard]] bool stays(const Pool& pool, const Replica& replica) const;
 
-    Fleet& fleet_;
     Routing& routing_;
     Starter& starter_;
     const Frontend& frontend_;
-    ServiceResult& result_;
     std::vector<Pool> pools_;
     std::vector<SimTime> since_;  ///< by replica: when it was started
     double gpu_s_ = 0;            ///< of replicas that have been stopped

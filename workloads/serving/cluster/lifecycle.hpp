@@ -22,20 +22,18 @@
 
 namespace orrery::serving {
 
-class Lifecycle final : public Part {
+class Lifecycle final : public FleetPart {
   public:
     /// All arguments outlive this.
     Lifecycle(const ServiceSpec& spec, Fleet& fleet, Routing& routing, Pipelines& pipelines, Transfers& transfers,
               Admission& admission, Starter& starter, const Frontend& frontend, ServiceResult& result)
-        : spec_(spec),
-          fleet_(fleet),
+        : FleetPart(spec, fleet, result),
           routing_(routing),
           pipelines_(pipelines),
           transfers_(transfers),
           admission_(admission),
           starter_(starter),
-          frontend_(frontend),
-          result_(result) {}
+          frontend_(frontend) {}
     void begin(Dispatcher& dispatcher) override;
     void on_done(std::uint64_t step_and_index, Dispatcher& dispatcher) override;
     /// After the run: how long replicas were down between these times.
@@ -85,15 +83,12 @@ class Lifecycle final : public Part {
     void renew(const Place& place);
     void note();
 
-    const ServiceSpec& spec_;
-    Fleet& fleet_;
     Routing& routing_;
     Pipelines& pipelines_;
     Transfers& transfers_;
     Admission& admission_;
     Starter& starter_;
     const Frontend& frontend_;
-    ServiceResult& result_;
     std::vector<Unit> units_;  ///< by replica
     std::vector<Source> sources_;
     std::vector<Breakage> breakages_;

@@ -8,15 +8,13 @@ namespace orrery::serving {
 
 Pipelines::Pipelines(const ServiceSpec& spec, const ServiceHooks& hooks, Fleet& fleet, Transfers& transfers,
                      ExpertLoads* experts, Generation& generation, RequestTimeline& timeline, ServiceResult& result)
-    : spec_(spec),
+    : FleetPart(spec, fleet, result),
       hooks_(hooks),
-      fleet_(fleet),
       kv_transfers_(transfers.kv),
       swap_ins_(transfers.swap_ins),
       experts_(experts),
       generation_(generation),
-      timeline_(timeline),
-      result_(result) {
+      timeline_(timeline) {
     fleet.when_woken([this](std::uint32_t replica) { woken(replica); });
     if (experts != nullptr) {
         experts->when_done([this](std::uint32_t replica, std::uint32_t batch) { leave(replica, batch); });

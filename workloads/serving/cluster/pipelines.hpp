@@ -23,7 +23,7 @@
 
 namespace orrery::serving {
 
-class Pipelines final : public Part {
+class Pipelines final : public FleetPart {
   public:
     /// All arguments outlive this. `experts`: null where all experts are on the devices.
     Pipelines(const ServiceSpec& spec, const ServiceHooks& hooks, Fleet& fleet, Transfers& transfers,
@@ -49,15 +49,12 @@ class Pipelines final : public Part {
     void leave(std::uint32_t index, std::uint32_t entry);
     void end(std::uint32_t index, std::uint32_t entry);
 
-    const ServiceSpec& spec_;
     const ServiceHooks& hooks_;
-    Fleet& fleet_;
     KvTransfers& kv_transfers_;
     SwapIns& swap_ins_;
     ExpertLoads* experts_;
     Generation& generation_;
     RequestTimeline& timeline_;
-    ServiceResult& result_;
 };
 
 }  // namespace orrery::serving

@@ -22,11 +22,11 @@ namespace orrery::serving {
 /// Where a replica starts.
 enum class Machine : std::uint8_t { same, repaired, fresh };
 
-class Starter final : public Part {
+class Starter final : public FleetPart {
   public:
     /// All arguments outlive this.
     Starter(const ServiceSpec& spec, Fleet& fleet, ServiceResult& result)
-        : spec_(spec), fleet_(fleet), result_(result), starts_(fleet.size()), sending_(fleet.size()) {}
+        : FleetPart(spec, fleet, result), starts_(fleet.size()), sending_(fleet.size()) {}
     void begin(Dispatcher& dispatcher) override;
     /// `started` is told when the replica could take requests. Precondition: it is not starting.
     void start(std::uint32_t replica, Machine machine, std::function<void(std::uint32_t replica)> started);
@@ -51,9 +51,6 @@ class Starter final : public Part {
     void load(std::uint32_t replica);
     [[nodiscard]] std::optional<std::uint32_t> find_peer(std::uint32_t replica) const;
 
-    const ServiceSpec& spec_;
-    Fleet& fleet_;
-    ServiceResult& result_;
     std::vector<Start> starts_;           ///< by replica
     std::vector<Links> links_;            ///< by pool
     std::vector<std::uint32_t> sending_;  ///< copies of weights, by replica

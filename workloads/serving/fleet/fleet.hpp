@@ -57,4 +57,15 @@ class Fleet final : public Part {
     std::map<std::pair<GpuRange, GpuRange>, Path> paths_;
 };
 
+/// A part that works on the replicas. What it is made of outlives it.
+class FleetPart : public Part {
+  protected:
+    FleetPart(const ServiceSpec& spec, Fleet& fleet, ServiceResult& result)
+        : spec_(spec), fleet_(fleet), result_(result) {}
+
+    const ServiceSpec& spec_;
+    Fleet& fleet_;
+    ServiceResult& result_;
+};
+
 }  // namespace orrery::serving

@@ -120,7 +120,7 @@ void AdapterLoads::fail(std::uint32_t replica) {
 
 // For a timeline: how many adapters a replica has now.
 void AdapterLoads::note(std::uint32_t replica) {
-    if (!records_) {
+    if (!spec_.timeline) {
         return;
     }
     if (result_.adapters.size() == kMostIterationRecords) {

@@ -11,17 +11,12 @@
 
 namespace orrery::serving {
 
-class AdapterLoads final : public Part {
+class AdapterLoads final : public FleetPart {
   public:
     /// All arguments outlive this.
     AdapterLoads(const ServiceSpec& spec, Fleet& fleet, Fetches& fetches, RequestTimeline& timeline,
                  ServiceResult& result)
-        : fleet_(fleet),
-          fetches_(fetches),
-          timeline_(timeline),
-          records_(spec.timeline),
-          result_(result),
-          queues_(fleet.size()) {}
+        : FleetPart(spec, fleet, result), fetches_(fetches), timeline_(timeline), queues_(fleet.size()) {}
 
     /// The newest waiting sequence of a replica goes on when its adapter is there: to what lower tiers have of its prefix, and to its
     /// turn. Until then it is set aside.
@@ -53,11 +48,8 @@ class AdapterLoads final : public Part {
     void bring(std::uint32_t replica, std::uint32_t adapter);
     void note(std::uint32_t replica);
 
-    Fleet& fleet_;
     Fetches& fetches_;
     RequestTimeline& timeline_;
-    bool records_;
-    ServiceResult& result_;
     std::vector<Queue> queues_;  ///< by replica
     Slots<Load> loads_;
 };

@@ -21,11 +21,10 @@
 
 namespace orrery::serving {
 
-class ExpertLoads final : public Part {
+class ExpertLoads final : public FleetPart {
   public:
     /// All arguments outlive this. Precondition: the service has a fabric and a host.
-    ExpertLoads(const ServiceSpec& spec, const Fleet& fleet, ServiceResult& result)
-        : spec_(spec), fleet_(fleet), result_(result) {}
+    ExpertLoads(const ServiceSpec& spec, Fleet& fleet, ServiceResult& result) : FleetPart(spec, fleet, result) {}
     /// Who is told that the iteration of a batch is over. Before the run.
     void when_done(std::function<void(std::uint32_t replica, std::uint32_t batch)> done) { done_ = std::move(done); }
     void begin(Dispatcher& dispatcher) override;
@@ -66,9 +65,6 @@ class ExpertLoads final : public Part {
     void bring_next(std::uint32_t replica);
     void go_on_if_ready(std::uint32_t replica);
 
-    const ServiceSpec& spec_;
-    const Fleet& fleet_;
-    ServiceResult& result_;
     std::function<void(std::uint32_t, std::uint32_t)> done_;
     std::optional<NodeMemory> memory_;
     std::vector<std::unique_ptr<Play>> plays_;  ///< by replica

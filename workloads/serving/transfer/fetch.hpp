@@ -8,7 +8,8 @@ namespace orrery::serving {
 class Fetches final : public SequenceLoads {
   public:
     /// All arguments outlive this.
-    Fetches(Fleet& fleet, ServiceResult& result) : SequenceLoads(fleet, result, &EngineState::end_fetch) {}
+    Fetches(const ServiceSpec& spec, Fleet& fleet, ServiceResult& result)
+        : SequenceLoads(spec, fleet, result, &EngineState::end_fetch) {}
 
     /// Brings what lower tiers have of the newest waiting sequence of a replica; false when they have nothing.
     bool start(std::uint32_t replica, std::uint32_t sequence);

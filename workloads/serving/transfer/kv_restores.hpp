@@ -18,13 +18,12 @@ class KvRestores final : public SequenceLoads {
   public:
     /// All arguments outlive this.
     KvRestores(const ServiceSpec& spec, Fleet& fleet, ServiceResult& result)
-        : SequenceLoads(fleet, result, &EngineState::arrived), spec_(spec) {}
+        : SequenceLoads(spec, fleet, result, &EngineState::arrived) {}
     void begin(Dispatcher& dispatcher) override;
     /// Takes a sequence with what was cached of it; nothing when there is no room.
     [[nodiscard]] std::optional<std::uint32_t> start(std::uint32_t replica, const Sequence& sequence);
 
   private:
-    const ServiceSpec& spec_;
     std::vector<ClassId> links_;  ///< by replica
 };
 

@@ -13,11 +13,11 @@
 
 namespace orrery::serving {
 
-class KvTransfers final : public Part {
+class KvTransfers final : public FleetPart {
   public:
     /// All arguments outlive this.
     KvTransfers(const ServiceSpec& spec, Fleet& fleet, Routes& decoders, RequestPlaces& places, ServiceResult& result)
-        : spec_(spec), fleet_(fleet), decoders_(decoders), places_(places), result_(result) {}
+        : FleetPart(spec, fleet, result), decoders_(decoders), places_(places) {}
 
     /// Prompts that end with this batch of a prefill replica start on their way, where the cache goes layer by layer.
     void batch_starts(std::uint32_t replica, const Batch& batch);
@@ -62,11 +62,8 @@ class KvTransfers final : public Part {
     /// On the same devices the cache stays where it is, and the other replica goes on.
     void pass_on(std::uint32_t from, std::uint32_t source);
 
-    const ServiceSpec& spec_;
-    Fleet& fleet_;
     Routes& decoders_;
     RequestPlaces& places_;
-    ServiceResult& result_;
     Slots<KvTransfer> kv_transfers_;
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> by_source_;  ///< by replica and sequence
 };

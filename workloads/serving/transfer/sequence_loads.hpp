@@ -6,7 +6,7 @@
 
 namespace orrery::serving {
 
-class SequenceLoads : public Part {
+class SequenceLoads : public FleetPart {
   public:
     void on_done(std::uint64_t id, Dispatcher& dispatcher) override;
     /// A replica fails: what comes for it is of no use.
@@ -14,8 +14,9 @@ class SequenceLoads : public Part {
 
   protected:
     /// `here`: what becomes of a sequence that has got everything. The other arguments outlive this.
-    SequenceLoads(Fleet& fleet, ServiceResult& result, void (EngineState::*here)(std::uint32_t sequence))
-        : fleet_(fleet), result_(result), here_(here) {}
+    SequenceLoads(const ServiceSpec& spec, Fleet& fleet, ServiceResult& result,
+                  void (EngineState::*here)(std::uint32_t sequence))
+        : FleetPart(spec, fleet, result), here_(here) {}
     [[nodiscard]] std::uint32_t add(std::uint32_t replica, std::uint32_t sequence) {
         return loads_.take({replica, sequence, 0, false});
     }
@@ -23,9 +24,6 @@ class SequenceLoads : public Part {
     void wait(std::uint32_t id, SimTime time);
     /// ... or for so many B over a link; without one they are there at once.
     void load(std::uint32_t id, ClassId link, double bytes, SimTime latency = SimTime());
-
-    Fleet& fleet_;
-    ServiceResult& result_;
 
   private:
     struct Load {

@@ -15,7 +15,8 @@ namespace orrery::serving {
 class SwapIns final : public SequenceLoads {
   public:
     /// All arguments outlive this.
-    SwapIns(Fleet& fleet, ServiceResult& result) : SequenceLoads(fleet, result, &EngineState::arrived) {}
+    SwapIns(const ServiceSpec& spec, Fleet& fleet, ServiceResult& result)
+        : SequenceLoads(spec, fleet, result, &EngineState::arrived) {}
     /// Starts what the scheduler of a replica has just called back.
     void start(std::uint32_t replica);
 };

@@ -13,10 +13,10 @@ struct Transfers {
     Transfers(const ServiceSpec& spec, Fleet& fleet, Routing& routing, RequestPlaces& places, RequestTimeline& timeline,
               ServiceResult& result)
         : kv(spec, fleet, routing.decoders, places, result),
-          fetches(fleet, result),
+          fetches(spec, fleet, result),
           adapters(spec, fleet, fetches, timeline, result),
           restores(spec, fleet, result),
-          swap_ins(fleet, result) {}
+          swap_ins(spec, fleet, result) {}
 
     /// Sequences have left a replica: who waits for what they had there gets it.
     void make_room(std::uint32_t replica) {
