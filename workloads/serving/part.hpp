@@ -5,8 +5,9 @@
 // scenario and a run say of a service (the files of this folder); metrics, fleet, front_end, transfer, cluster.
 // A request passes the front end, admission, adapters and fetches (transfer), the scheduler of its replica and the pipeline
 // (cluster); there a prompt whose replica only computes prompts goes over to a decode replica (transfer), and what is answered goes
-// back to the front end. What a part calls is below it. Upwards go three functions: a request that comes to the engines
-// (Frontend), a replica that plans at the end of an instant (Fleet), and layers that have their experts (ExpertLoads).
+// back to the front end. What a part calls is below it. Upwards go four functions: a request that comes to the engines (Frontend), a
+// replica that plans at the end of an instant (Fleet), layers that have their experts (ExpertLoads), and a replica that has started
+// (Starter).
 
 #include "sim/engine/task_source.hpp"
 
