@@ -27,7 +27,8 @@ engine: {{tensor: 8, router: least-requests, {}
   output: {{kind: lognormal, mean: 211, spread: 0.8}}
 )",
                                          changes);
-    const orrery::Scenario scenario = read_scenario(orrery::parse_yaml(text, name), name, models.data());
+    const orrery::Scenario scenario =
+        orrery::driver::read_scenario(orrery::parse_yaml(text, name), name, models.data());
     const double start = cpu_seconds();
     const orrery::RunOutput out = run_scenario(scenario, models, {});
     const double seconds = cpu_seconds() - start;

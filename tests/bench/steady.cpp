@@ -46,7 +46,7 @@ orrery::Scenario scenario_of(const Case& one, const orrery::ModelCache& models) 
         "orrery: 1\nkind: serving\ncluster: {{nodes: 1, node: dgx-h100}}\nmodel: llama-3-8b\n"
         "engine: {}\nrequests: {}\nslo: {}\n",
         one.engine, one.requests, one.slo);
-    return read_scenario(orrery::parse_yaml(text, one.name), one.name, models.data());
+    return orrery::driver::read_scenario(orrery::parse_yaml(text, one.name), one.name, models.data());
 }
 
 void print_coverage(const Case& one, orrery::ModelCache& models, int searches) {
