@@ -8,6 +8,7 @@
 #include "sim/config/fields.hpp"
 #include "sim/record/json_text.hpp"
 #include "workloads/imports/command_text.hpp"
+#include "workloads/imports/hf_families.hpp"
 #include "workloads/imports/hf_keys.hpp"
 #include "workloads/imports/hf_layers.hpp"
 #include "workloads/imports/hf_values.hpp"
@@ -59,13 +60,20 @@ std::string experts_of(HfValues& config, std::int64_t hidden, std::int64_t layer
         return "";  // Jamba's and Hunyuan's dense models have one
     }
     std::int64_t width = config.whole({"moe_intermediate_size", "expert_ffn_hidden_size", "moe_ffn_hidden_size",
-                                       "expert_intermediate_size", "intermediate_size"});
+                                       "expert_intermediate_size", "intermediate_size", "ffn_hidden_size"});
     std::int64_t shared = config.whole({"shared_expert_intermediate_size", "moe_shared_expert_intermediate_size",
                                         "share_expert_dim", "shared_intermediate_size"});
     if (shared == 0) {
         shared =
             config.whole({"n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts"}) *
             width;
+    }
+    config.pass({"n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts"});
+    if (config.flag("residual_moe", false)) {  // Grok 2: a dense feed-forward beside the experts
+        shared += config.whole({"intermediate_size"});
+    }
+    if (config.flag("parallel_attn_mlp_res", false)) {  // Arctic: one as wide as the model
+        shared += hidden;
     }
     if (config.text("model_type") == "llama4_text") {
         shared = width;  // one that every token sees, of which its configuration says nothing
@@ -78,8 +86,9 @@ std::string experts_of(HfValues& config, std::int64_t hidden, std::int64_t layer
                         "experts have their weights with a width of {}",
                         narrow, width));
     }
-    std::int64_t topk = config.needed({"num_experts_per_tok", "num_experts_per_token", "experts_per_token",
-                                       "top_k_experts", "moe_topk", "moe_top_k", "moe_k", "moe_router_topk"});
+    std::int64_t topk =
+        config.needed({"num_experts_per_tok", "num_experts_per_token", "experts_per_token", "top_k_experts", "moe_topk",
+                       "moe_top_k", "moe_k", "moe_router_topk", "num_selected_experts"});
     if (const std::int64_t idle = config.whole({"zero_expert_num"}); idle > 0) {
         const std::int64_t all = topk;
         topk = std::max<std::int64_t>(1, topk * count / (count + idle));
@@ -134,8 +143,11 @@ std::string encoder_of(const Json& root, HfValues& all, HfValues vision, const s
     const Json& json = root["vision_config"];
     const std::string of = all.text("model_type");
     const bool interns = one_of(of, {"internvl_chat", "internvl"});
-    const bool sized = json.contains("image_size") && json["image_size"].is_number_integer() &&
-                       json.contains("patch_size") && json["patch_size"].is_number_integer();
+    bool sized = true;
+    for (const char* key :
+         {"image_size", "patch_size", "num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size"}) {
+        sized = sized && json.contains(key) && json[key].is_number_integer();
+    }
     if (!sized || (!interns && !one_of(of, {"llava", "llava_next"}))) {
         notes.assumed(
             "the language model alone: the encoder in 'vision_config' is of another family than LLaVA's and "
@@ -223,19 +235,39 @@ StoredPrecision precision_of(const Json& root, const Json& language, const Json&
     for (const char* key : {"ignore", "exclude_modules", "modules_to_not_convert", "ignored_layers"}) {
         attends = attends || (found->contains(key) && (*found)[key].dump().find("attn") != std::string::npos);
     }
+    // A number of bits is followed by something else than more digits.
+    const auto bits = [&](const char* number) {
+        for (const char* key : {"\"bits\":", "\"num_bits\":", "\"nbits\":"}) {
+            for (const char* end : {",", "}"}) {
+                if (says((std::string(key) + number + end).c_str())) {
+                    return true;
+                }
+            }
+        }
+        return false;
+    };
+    const auto any = [&](const std::vector<const char*>& parts) {
+        return std::any_of(parts.begin(), parts.end(), says);
+    };
     const std::string how = word("quant_method");
     StoredPrecision out;
     if (how == "mxfp4") {
         out.engine = {{"weights", "bf16"}, {"experts", "fp4"}};
-    } else if (says("NVFP4") || says("mxfp4") || says("nvfp4") || says("\"num_bits\":4,\"type\":\"float\"")) {
+    } else if (experts && any({"MIXED_PRECISION"}) && any({"NVFP4"}) && any({"FP8"})) {
+        out.engine = {{"weights", "fp8"}, {"experts", "fp4"}};
+    } else if (any({"NVFP4", "mxfp4", "nvfp4", "MXFP4", "\"dtype\":\"fp4\"", "\"num_bits\":4,\"type\":\"float\""})) {
         out.engine = {{"weights", experts && attends ? "bf16" : "fp4"}, {"experts", experts ? "fp4" : ""}};
-    } else if (how == "fp8" || says("FP8") || says("\"type\":\"float\"")) {
-        out.engine = {{"weights", "fp8"}, {"scaling", experts && says("weight_block_size") ? "block" : ""}};
-    } else if (says("\"bits\":4") || says("\"num_bits\":4") || how == "awq" || says("W4A16") ||
-               says("load_in_4bit\":true")) {
+    } else if (how == "awq" || how == "awq_marlin" || how == "w4afp8" || bits("4") ||
+               any({"W4A16", "W4A8", "INT4", "load_in_4bit\":true", "Int4Weight", "int4_weight", "\"dtype\":\"int4\"",
+                    "\"dtype\":\"uint4\""})) {
         const bool alone = experts && attends;  // of the experts alone, as Kimi K2's
         out.engine = {{"weights", alone ? "bf16" : "int4"}, {"experts", alone ? "int4" : ""}};
-    } else if (says("\"bits\":8") || says("\"num_bits\":8") || says("W8A8") || says("load_in_8bit\":true")) {
+    } else if (how == "fp8" || how == "fbgemm_fp8" ||
+               any({"FP8", "\"type\":\"float\"", "fp8_e4m3", "float8", "Float8", "\"dtype\":\"fp8"})) {
+        out.engine = {{"weights", "fp8"}, {"scaling", experts && says("weight_block_size") ? "block" : ""}};
+    } else if (how == "eetq" || bits("8") ||
+               any({"W8A8", "INT8", "load_in_8bit\":true", "Int8Weight", "int8_weight", "Int8Dynamic",
+                    "\"dtype\":\"int8\"", "\"weights\":\"int8\""})) {
         out.engine = {{"weights", "int8"}};
     }
     std::erase_if(out.engine, [](const auto& key) { return key.second.empty(); });
@@ -248,7 +280,8 @@ StoredPrecision precision_of(const Json& root, const Json& language, const Json&
                             !how.empty()         ? how
                             : !algorithm.empty() ? algorithm
                                                  : "quantised",
-                            keys.empty() ? "not known here" : fmt::format("engine: {{{}}}", fmt::join(keys, ", ")));
+                            keys.empty() ? "not known here: weights count with 16 bits (engine.weights)"
+                                         : fmt::format("engine: {{{}}}", fmt::join(keys, ", ")));
     return out;
 }
 
@@ -329,7 +362,7 @@ Json beside(const ImportInput& input, const std::string& from, const std::string
 
 Imported read_config(const ImportInput& input) {
     const std::string bytes = input.bytes();
-    const Json root = parsed(bytes, input.path());
+    Json root = parsed(bytes, input.path());
     if (!root.is_object()) {
         throw ConfigError(
             {Diagnostic{input.path(), 1, 1, "is no JSON object, as a config.json is", ErrorCode::malformed_trace}});
@@ -340,21 +373,36 @@ Imported read_config(const ImportInput& input) {
                                       "config.json of its folder, with which it is read",
                                       ErrorCode::malformed_trace}});
     }
-    // Models that see and hear too keep their language part inside.
-    const auto holds = [&](const char* key) { return root.contains(key) && root[key].is_object(); };
-    const char* language = "";
-    for (const char* key : {"thinker_config", "llm_config", "language_config", "text_config"}) {
-        language = holds(key) ? key : language;
-    }
-    const bool inside = *language != 0;
-    const Json& part = inside ? root.at(language) : root;
-    HfValues config(part, inside ? &root : nullptr, input.path(), bytes, language);
-    HfValues outside(root, nullptr, input.path(), bytes, "");
     Imported out;
-    const std::string type = config.text("model_type");
-    const bool plain = one_of(type, {"gpt2", "gpt_neo", "gpt_neox", "gptj", "gpt_bigcode", "bloom", "opt", "falcon",
-                                     "mpt", "phi", "starcoder2", "nemotron_h", "nemotron"});
-    const bool positions = one_of(type, {"gpt2", "gpt_neo", "bloom", "opt", "mpt", "gpt_bigcode", "nemotron_h"});
+    use_config_keys(root, out.notes);
+    // Models that see and hear too keep their language part inside, some of them inside of another part.
+    Json part = root;
+    Json outer;  // what stands around the language part
+    std::string language;
+    for (bool found = true; found;) {
+        found = false;
+        for (const char* key : {"thinker_config", "llm_config", "language_config", "text_config"}) {
+            if (!found && part.contains(key) && part[key].is_object() && language != key) {
+                found = true;
+                language = key;
+                Json inside = part[key];
+                outer = outer.is_null() ? Json::object() : outer;
+                outer.update(part);
+                part = std::move(inside);
+            }
+        }
+    }
+    const bool inside = !language.empty();
+    const std::string type =
+        part.contains("model_type") && part["model_type"].is_string()   ? part["model_type"].get<std::string>()
+        : root.contains("model_type") && root["model_type"].is_string() ? root["model_type"].get<std::string>()
+                                                                        : "";
+    add_class_defaults(type, part, outer, out.notes);
+    HfValues config(part, inside ? &outer : nullptr, input.path(), bytes, language);
+    HfValues outside(root, nullptr, input.path(), bytes, "");
+    refuse_other_models(config, type);
+    const bool plain = is_plain(config, type);
+    const bool positions = has_other_positions(type);
     if (type.empty()) {
         out.notes.assumed("a gated feed-forward and rotary positions: the file names no model_type");
     }
@@ -366,13 +414,25 @@ Imported read_config(const ImportInput& input) {
     if (sizes.layers > 10'000) {
         throw ConfigError({config.error("num_hidden_layers", "a model has at most 10,000 layers")});
     }
-    sizes.hidden = config.needed({"hidden_size", "n_embd", "d_model"});
+    sizes.hidden = config.needed({"hidden_size", "n_embd", "d_model", "n_embed"});
     sizes.heads = config.needed({"num_attention_heads", "n_head", "n_heads"});
-    sizes.kv_heads = config.whole({"num_key_value_heads", "num_kv_heads", "num_attention_groups", "n_head_kv"});
+    sizes.kv_heads = config.whole({"num_key_value_heads", "num_kv_heads", "num_attention_groups", "n_head_kv",
+                                   "kv_n_heads", "multi_query_group_num"});
     sizes.kv_heads = config.flag("multi_query", false) && sizes.kv_heads == 0 ? 1 : sizes.kv_heads;
-    sizes.ffn = config.whole({"intermediate_size_mlp", "intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size"});
+    sizes.ffn = config.whole({"intermediate_size_mlp", "intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size",
+                              "ff_intermediate_size"});
+    if (type == "qwen") {
+        sizes.ffn /= 2;  // the file gives the width of both products into it
+    }
+    if (type == "granitemoehybrid" && config.whole({"num_local_experts"}) == 0) {
+        sizes.ffn = config.whole({"shared_intermediate_size", "intermediate_size"});
+    }
+    if (sizes.ffn == 0) {
+        sizes.ffn = config.whole({"expansion_ratio"}) * sizes.hidden;
+    }
     const Latent latent = latent_of(config, sizes.hidden, sizes.heads);
-    sizes.head_dim = latent.cached > 0 ? latent.head_dim : config.whole({"head_dim", "attention_head_dim"});
+    sizes.head_dim =
+        latent.cached > 0 ? latent.head_dim : config.whole({"head_dim", "attention_head_dim", "kv_channels"});
     std::string experts;
     if (type.rfind("longcat_flash", 0) == 0) {
         // A layer has two attentions and two dense feed-forwards, beside one of experts.
@@ -387,10 +447,7 @@ Imported read_config(const ImportInput& input) {
     for (const std::string& key : config.means()) {
         out.notes.assumed(fmt::format("the mean of '{}' for every layer, where layers differ", key));
     }
-    const bool untied = one_of(type, {"llama", "llama4_text", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3",
-                                      "qwen3_moe", "deepseek_v2", "deepseek_v3", "deepseek_v32", "gpt_oss", "glm4_moe",
-                                      "kimi_k2", "phi3"});  // where transformers says so of a file that does not
-    const bool tied = config.flag("tie_word_embeddings", !untied);
+    const bool tied = config.flag("tie_word_embeddings", !is_untied(type));
     const std::string hidden = number(sizes.hidden);
     YamlLines lines = {
         {"name", name.empty() ? "imported" : name},
@@ -403,7 +460,7 @@ Imported read_config(const ImportInput& input) {
         {"gated", plain ? "" : "true"},
         {"vocabulary", number(config.needed({"vocab_size", "padded_vocab_size"}))},
         {"sequence", number(config.whole({"max_position_embeddings", "n_positions", "max_seq_len", "seq_length",
-                                          "max_sequence_length"}))},
+                                          "max_sequence_length", "model_max_length"}))},
         {"tied_embeddings", tied ? "true" : "false"},
         {"rotary", positions ? "" : "true"},
         {"parallel_block", config.flag("parallel_attn", type == "gptj" || type.rfind("cohere", 0) == 0) ? "true" : ""},
@@ -419,7 +476,7 @@ Imported read_config(const ImportInput& input) {
         lines.emplace_back("pattern", fmt::format("\"{}\"", sizes.pattern));
         lines.emplace_back("state_space", sizes.state_space);
     }
-    if (holds("vision_config")) {
+    if (root.contains("vision_config") && root["vision_config"].is_object()) {
         lines.emplace_back(
             "encoder",
             encoder_of(root, outside, HfValues(root.at("vision_config"), nullptr, input.path(), bytes, "vision_config"),
@@ -427,7 +484,7 @@ Imported read_config(const ImportInput& input) {
     }
     note_unread(part, config.read(), out.notes);
     if (inside) {
-        note_unread(root, config.read(), out.notes);
+        note_unread(outer, config.read(), out.notes);
     }
     const Json stored = beside(input, "config.json", "hf_quant_config.json");
     if (StoredPrecision precision = precision_of(root, part, stored, !experts.empty()); !precision.words.empty()) {

@@ -51,7 +51,13 @@ const std::vector<FlagGroup>& hf_key_groups() {
          "mlp_bias qkv_bias use_qkv_bias use_bias use_conv_bias mamba_proj_bias mamba_conv_bias conv_bias o_bias "
          "add_bias_linear add_qkv_bias bias rms_norm layernorm_zero_centered attn_output_bias attention_out_bias "
          "apply_residual_connection_post_layernorm post_layer_norm pre_norm parallel_residual use_parallel_residual "
-         "use_rmsnorm use_cla use_parallel_embedding hidden_act hidden_activation activation_function act_fn "
+         "use_rmsnorm use_parallel_embedding no_bias new_decoder_architecture mlp_type attn_type clip_qkv qk_ln "
+         "softmax_scale attn_impl attn_uses_sequence_id alibi_bias_max prefix_lm rope_impl "
+         "postnorm shared_moe_mode use_residual word_embed_proj_dim do_layer_norm_before n_ctx "
+         "moe_layer_frequency moe_loss_weight moe_normalize_expert_weights moe_jitter_eps "
+         "uniform_expert_assignment use_mixed_mlp_moe cla_share_factor xai_temperature_len "
+         "attn_output_multiplier embedding_multiplier_scale output_multiplier_scale moe_layer_num_skipped "
+         "use_scaled_rope llama_4_scaling yarn hidden_act hidden_activation activation_function act_fn "
          "mlp_hidden_act gated_linear_unit original_position_embedding rope_ratio multi_query_attention "
          "use_pre_norm use_post_norm norm_before_gate norm_placement use_sconv longrope_factor"},
         {true, "how a router weighs its choices",
@@ -66,7 +72,8 @@ const std::vector<FlagGroup>& hf_key_groups() {
          "qk_head_dim expand ssm_cfg linear_conv_kernel_dim conv_kernel mamba_d_conv chunk_size mamba_chunk_size "
          "conv_L_cache mamba_expand mamba_inner_layernorms n_groups use_gated_mlp head_dim_swa use_sliding_window "
          "layer_group_size "
-         "max_num_images image_grid_pinpoints vision_feature_layer vision_feature_select_strategy "
+         "max_num_images image_grid_pinpoints vision_feature_layer vision_feature_select_strategy thinker_config "
+         "language_config "
          "use_unified_vision_chunk text_config llm_config projector_hidden_act multimodal_projector_bias "
          "force_image_size downsample_ratio select_layer template dynamic_image_size use_thumbnail ps_version "
          "min_dynamic_patch max_dynamic_patch pixel_shuffle_ratio quantization_config compression_config "
@@ -80,10 +87,25 @@ const std::vector<FlagGroup>& hf_key_groups() {
          "index_head_dim index_n_heads index_topk index_topk_freq index_topk_pattern indexer_rope_interleave "
          "indexer_types index_skip_topk index_share_for_mtp_iteration sparse_attention_config"},
         {false, "a gate of latent attention's output", "mla_use_output_gate"},
+        {false, "layers that share their caches with others: every layer has its own", "use_cla num_kv_shared_layers"},
+        {false, "queries that are projected twice (multi-matrix factorisation)", "share_q_dim"},
+        {false, "embeddings of each layer, whose weights are left out",
+         "hidden_size_per_layer_input vocab_size_per_layer_input"},
+        {false, "streams beside the residual one and their products (AltUp, LAuReL)",
+         "altup_num_inputs laurel_rank altup_active_idx altup_coef_clip altup_correct_scale "
+         "activation_sparsity_pattern"},
+        {false, "widths that differ between layers: all have those of layers with a window",
+         "global_head_dim num_global_key_value_heads use_double_wide_mlp attention_k_eq_v"},
+        {false, "attention to blocks of the prompt (sparse): every token attends to all before it",
+         "blocksparse_block_size blocksparse_num_local_blocks blocksparse_vert_stride dense_attention_every_n_layers "
+         "blocksparse_homo_head_pattern blocksparse_triton_kernel_block_size sparse_config"},
+        {false, "attention to the encoder's output", "cross_attention_layers"},
         {false, "compressed attention: every token attends to all before it", "compress_ratios compress_ratio"},
         {false, "hyper-connections: streams beside the residual one", "hc_mult hc_sinkhorn_iters hyper_connections"},
         {false, "vision and sound as inputs", "vision_model audio_model vision_tower mm_projector_type"},
-        {false, "sparse or shared residuals between layers", "attn_res_block_size num_kv_shared_layers"},
+        {false, "speech as an output",
+         "talker_config token2wav_config code2wav_config enable_audio_output enable_talker"},
+        {false, "sparse residuals between layers", "attn_res_block_size"},
     };
     return groups;
 }

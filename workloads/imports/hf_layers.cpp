@@ -106,6 +106,23 @@ class Layers {
         return out;
     }
 
+    // A width of state-space layers, or what transformers takes where the file does not say.
+    std::int64_t or_usual(const std::vector<const char*>& keys, std::int64_t usual) {
+        const std::int64_t given = config_.whole(keys);
+        return given > 0 ? given : usual;
+    }
+
+    // The layers of a list, counted from 0, see everything; the others are `other`.
+    [[nodiscard]] std::vector<Use> at(const std::vector<std::int64_t>& full, Use other) const {
+        std::vector<Use> out(static_cast<std::size_t>(sizes_.layers), other);
+        for (const std::int64_t layer : full) {
+            if (layer >= 0 && layer < sizes_.layers) {
+                out[static_cast<std::size_t>(layer)] = Use::full;
+            }
+        }
+        return out;
+    }
+
     // 1 stands for `one`, everything else for `other`.
     [[nodiscard]] std::vector<Use> of_numbers(std::vector<std::int64_t> numbers, Use one, Use other) const {
         numbers.resize(static_cast<std::size_t>(sizes_.layers), numbers.back());
@@ -127,6 +144,12 @@ class Layers {
         }
         if (const auto list = config_.numbers("attn_type_list"); !list.empty()) {
             return of_numbers(list, Use::full, Use::linear);
+        }
+        if (const auto list = config_.numbers("attn_layer_indices"); !list.empty()) {
+            return at(list, Use::space);
+        }
+        if (const auto list = config_.numbers("full_attn_idxs"); !list.empty()) {
+            return at(list, Use::convolution);
         }
         if (const std::int64_t n = config_.whole({"full_attention_interval"}); n > 0) {
             return every(n, Use::linear);
@@ -292,13 +315,19 @@ class Layers {
 
     // Full layers are the last of every so many here.
     void place_full(const std::vector<Use>& uses, std::int64_t full) {
-        sizes_.full_every =
-            std::max<std::int64_t>(2, std::llround(static_cast<double>(sizes_.layers) / static_cast<double>(full)));
-        const std::vector<Use> said = every(sizes_.full_every, Use::window);
-        bool same = true;
-        for (std::size_t i = 0; i < uses.size(); ++i) {
-            same = same && (uses[i] == Use::full) == (said[i] == Use::full);
+        const auto is_placed = [&](std::int64_t n) {
+            const std::vector<Use> placed = every(n, Use::window);
+            return std::equal(uses.begin(), uses.end(), placed.begin(),
+                              [](Use a, Use b) { return (a == Use::full) == (b == Use::full); });
+        };
+        const auto first = std::find(uses.begin(), uses.end(), Use::full) - uses.begin();
+        sizes_.full_every = std::max<std::int64_t>(2, first + 1);
+        const bool same = is_placed(sizes_.full_every);
+        if (!same) {
+            sizes_.full_every =
+                std::max<std::int64_t>(2, std::llround(static_cast<double>(sizes_.layers) / static_cast<double>(full)));
         }
+        const std::vector<Use> said = every(sizes_.full_every, Use::window);
         if (!same) {
             notes_.assumed(
                 fmt::format("full attention in the last of every {} layers ({} of {}), where the model has "
@@ -332,12 +361,11 @@ class Layers {
         if (pattern.find('E') == std::string::npos) {
             sizes_.pattern = pattern;
             if (pattern.find('M') != std::string::npos) {
-                sizes_.state_space =
-                    fmt::format("{{heads: {}, head_dim: {}, state: {}, groups: {}, convolution: {}, chunk: {}}}",
-                                config_.needed({"mamba_num_heads"}), config_.needed({"mamba_head_dim"}),
-                                config_.needed({"ssm_state_size"}), config_.needed({"n_groups", "mamba_n_groups"}),
-                                config_.needed({"conv_kernel", "mamba_d_conv"}),
-                                config_.needed({"chunk_size", "mamba_chunk_size"}));
+                sizes_.state_space = fmt::format(
+                    "{{heads: {}, head_dim: {}, state: {}, groups: {}, convolution: {}, chunk: {}}}",
+                    config_.needed({"mamba_num_heads"}), config_.needed({"mamba_head_dim"}),
+                    config_.needed({"ssm_state_size"}), config_.needed({"n_groups", "mamba_n_groups"}),
+                    or_usual({"conv_kernel", "mamba_d_conv"}, 4), or_usual({"chunk_size", "mamba_chunk_size"}, 256));
             }
             return true;
         }

@@ -1,6 +1,9 @@
 #include "workloads/imports/hf_values.hpp"
 
+#include "sim/base/text.hpp"
+
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -104,8 +107,15 @@ std::int64_t HfValues::whole(const std::vector<const char*>& keys) {
 std::int64_t HfValues::needed(const std::vector<const char*>& keys) {
     const std::int64_t value = whole(keys);
     if (value == 0) {
+        std::vector<std::string> found;
+        for (const auto& [key, item] : source_->json.items()) {
+            if (found.size() < 6) {
+                found.push_back("'" + printable(key, 40) + "'");
+            }
+        }
         throw ConfigError(
-            {error("", fmt::format("'{}' is missing: a config.json of a language model has it", keys[0]))});
+            {error("", fmt::format("'{}' is missing: a config.json of a language model has it, and this one has {}",
+                                   keys[0], found.empty() ? "nothing" : fmt::format("{}", fmt::join(found, ", "))))});
     }
     return value;
 }

@@ -294,7 +294,7 @@ TEST_CASE("a config.json says what of it is not modelled, and is read in the spe
         {R"({"quant_method": "awq", "bits": 4})", "awq (engine: {weights: int4})"},
         {R"({"quant_method": "gptq", "bits": 8})", "gptq (engine: {weights: int8})"},
         {R"({"quant_algo": "NVFP4", "quant_method": "modelopt"})", "modelopt (engine: {weights: fp4})"},
-        {R"({"quant_method": "aqlm"})", "aqlm (not known here)"}};
+        {R"({"quant_method": "aqlm"})", "aqlm (not known here: weights count with 16 bits"}};
     for (const auto& [stored, said] : formats) {
         CHECK_MESSAGE(leaves_out(read("{" + sizes + R"(, "quantization_config": )" + stored + "}"), said),
                       std::string(stored));
