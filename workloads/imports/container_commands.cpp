@@ -4,7 +4,9 @@
 #include "sim/config/yaml_tree.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <utility>
+#include <vector>
 
 namespace orrery::imports {
 
@@ -74,9 +76,53 @@ class ContainerReader {
         if (words(command) || words(arguments)) {
             add(node, command, arguments, copies);
         }
+        if (const YamlNode* model = node.find("modelURL"); model != nullptr && model->kind == YamlNode::Kind::scalar) {
+            add_values(node, *model, copies);
+            return;
+        }
         for (const YamlNode::Entry& entry : node.entries) {
             walk(entry.value, copies);
         }
+    }
+
+    // A model of the values of vLLM's Helm chart (production-stack): its vllmConfig holds flags in camel case.
+    void add_values(const YamlNode& node, const YamlNode& model, std::int64_t copies) {
+        CommandCall out;
+        out.copies = copies;
+        double number = 0;
+        if (const YamlNode* replicas = node.find("replicaCount");
+            replicas != nullptr && parse_number(replicas->scalar, number) && number >= 1 && number <= 65536) {
+            out.copies = static_cast<std::int64_t>(number);
+        }
+        const YamlNode* repository = node.find("repository");
+        const YamlNode* tag = node.find("tag");
+        out.words.push_back({(repository == nullptr ? "vllm/vllm-openai" : repository->scalar) +
+                                 (tag == nullptr ? "" : ":" + tag->scalar),
+                             place(node.mark), ""});
+        out.words.push_back({"--model", place(model.mark), ""});
+        out.words.push_back({model.scalar, place(model.mark), ""});
+        const YamlNode* config = node.find("vllmConfig");
+        for (const YamlNode::Entry& entry : config == nullptr ? std::vector<YamlNode::Entry>() : config->entries) {
+            const std::size_t at = place(entry.value.mark);
+            if (entry.key == "extraArgs") {
+                for (const YamlNode& item : entry.value.items) {
+                    out.words.push_back({item.scalar, place(item.mark), ""});
+                }
+                continue;
+            }
+            std::string flag;
+            for (const char c : entry.key) {
+                flag += std::isupper(static_cast<unsigned char>(c)) != 0
+                            ? std::string("-") + static_cast<char>(std::tolower(static_cast<unsigned char>(c)))
+                            : std::string(1, c);
+            }
+            const std::string& value = entry.value.scalar;
+            out.words.push_back({(value == "false" ? "--no-" : "--") + flag, at, ""});
+            if (value != "true" && value != "false") {
+                out.words.push_back({value, at, ""});
+            }
+        }
+        out_.commands.push_back(std::move(out));
     }
 
     void add(const YamlNode& node, const YamlNode* command, const YamlNode* arguments, std::int64_t copies) {
@@ -161,7 +207,7 @@ class ContainerReader {
 std::optional<CommandList> read_containers(const std::string& text, const std::string& name) {
     bool yaml = false;
     for (std::size_t start = 0; start < text.size() && !yaml;) {
-        for (const char* key : {"apiVersion:", "kind:", "services:", "spec:", "containers:"}) {
+        for (const char* key : {"apiVersion:", "kind:", "services:", "spec:", "containers:", "servingEngineSpec:"}) {
             yaml = yaml || text.compare(start, std::string(key).size(), key) == 0;
         }
         start = std::min(text.find('\n', start), text.size() - 1) + 1;

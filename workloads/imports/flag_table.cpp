@@ -149,11 +149,15 @@ std::size_t GivenFlags::add(const FlagTable& table, const std::vector<CommandWor
     const std::size_t equals = std::min(word.find('='), word.size());
     flag.written = word.substr(0, equals);
     std::string name = flag.written.substr(word[1] == '-' ? 2 : 1);
-    const std::size_t dot = std::min(name.find('.'), name.size());
-    flag.part = name.substr(std::min(dot + 1, name.size()));
-    name = flag_name(name.substr(0, dot));
     std::vector<std::string> choices;
-    flag.row = table.find(name, choices);
+    const std::size_t dot = std::min(name.find('.'), name.size());
+    flag.row = dot < name.size() ? table.find(flag_name(name), choices) : nullptr;  // rows of parts
+    if (flag.row == nullptr) {
+        choices.clear();
+        flag.part = name.substr(std::min(dot + 1, name.size()));
+        name = flag_name(name.substr(0, dot));
+        flag.row = table.find(name, choices);
+    }
     bool negated = false;
     if (flag.row == nullptr && choices.empty() && name.rfind("no-", 0) == 0) {
         flag.row = table.find(name.substr(3), choices);
@@ -314,6 +318,18 @@ std::optional<double> GivenFlags::number(const std::string& key) {
             key, fmt::format("{} must be a number from 0, not '{}'", flag->written, printable(flag->value, 100)))});
     }
     return number;
+}
+
+std::string GivenFlags::keep_first(const std::string& key) {
+    const GivenFlag* flag = last(key);
+    const std::size_t end = flag == nullptr ? std::string::npos : flag->value.find_first_of(" ,");
+    if (end == std::string::npos || end == 0) {
+        return "";
+    }
+    GivenFlag& kept = flags_[static_cast<std::size_t>(flag - flags_.data())];
+    const std::string all = printable(kept.value, 60);
+    kept.value.erase(end);
+    return fmt::format("{}, the first of {} {}", kept.value, kept.written, all);
 }
 
 bool GivenFlags::on(const std::string& key) {

@@ -77,6 +77,8 @@ class GivenFlags {
     [[nodiscard]] std::optional<std::int64_t> whole(const std::string& key, std::int64_t most = 1'000'000'000'000,
                                                     bool zero = false);
     [[nodiscard]] std::optional<double> number(const std::string& key);
+    /// Keeps the first of several values of a key, and says that it did: "8, the first of --parallel 8 16 32"; empty for one value.
+    [[nodiscard]] std::string keep_first(const std::string& key);
     /// Whether a switch is given and not as --no-flag or with "false".
     [[nodiscard]] bool on(const std::string& key);
     /// Given as --no-flag or with "false".

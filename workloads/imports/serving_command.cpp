@@ -18,7 +18,8 @@ namespace orrery::imports {
 namespace {
 
 // The name as it stands, as a YAML word: scenarios find presets by the names of checkpoints. Empty where it is none, such as "...".
-std::string model_word(const std::string& name) {
+std::string model_word(const std::string& written) {
+    const std::string name = checkpoint_id(written);
     const auto plain = [](unsigned char c) {
         return std::isalnum(c) != 0 || c == '-' || c == '.' || c == '_' || c == '/';
     };
@@ -376,6 +377,15 @@ std::string engine_preset(const std::string& family, const std::string& version,
         }
     }
     return !best.empty() ? best : !first.empty() ? first : otherwise;
+}
+
+double memory_share(ServingLine& line, double otherwise) {
+    const auto given = line.flags.number("memory");
+    if (given && (*given <= 0 || *given > 1)) {
+        throw ConfigError({line.flags.error(
+            "memory", fmt::format("{:g} must be a share of the device's memory above 0 and up to 1", *given))});
+    }
+    return std::clamp(given.value_or(otherwise), 0.05, 1.0);
 }
 
 void note_batches(ServingLine& line, std::int64_t tokens, std::int64_t sequences) {

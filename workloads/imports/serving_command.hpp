@@ -67,6 +67,9 @@ struct ServingLine {
     ImportNotes& notes;
 };
 
+/// The share of a device's memory that the flags give. Throws ConfigError for one that no engine takes.
+[[nodiscard]] double memory_share(ServingLine& line, double otherwise);
+
 /// Says which limits of a batch are the engine's own; 0: the flags say it.
 void note_batches(ServingLine& line, std::int64_t tokens, std::int64_t sequences);
 
@@ -84,7 +87,8 @@ struct ServingEngine {
     const char* offline_table;         ///< of flags of the latter alone
     const char* file;                  ///< key of the flag that names a file of flags
     ServingChoices (*choose)(ServingLine& line);
-    bool whole_context = false;  ///< starts only where its cache holds a sequence of the whole context
+    std::vector<const char*> python;  ///< classes that a Python script makes one with
+    bool whole_context = false;       ///< starts only where its cache holds a sequence of the whole context
 };
 
 /// Sets the keys of `engine`. `servers`: one, or those for prefill and for decode; `chosen_software`: a preset that the user names.

@@ -138,6 +138,12 @@ Lengths lengths_of(GivenFlags& flags, const LoadClient& client, const DataDirect
         out.prompt_deviation = spec.prompt > 0 ? spec.prompt_deviation / spec.prompt : 0;
         out.output_deviation = spec.output > 0 ? spec.output_deviation / spec.output : 0;
     }
+    const auto deviation = [&](const char* key, double mean, double otherwise) {
+        const auto tokens = flags.number(key);
+        return tokens && mean > 0 ? *tokens / mean : otherwise;
+    };
+    out.prompt_deviation = deviation("deviation.input", out.set.prompt, out.prompt_deviation);
+    out.output_deviation = deviation("deviation.output", out.set.output, out.output_deviation);
     const std::string prefix = fmt::format("prefix.{}", name);
     if (flags.given(prefix)) {
         out.set.common = flags.whole(prefix, 1 << 20, true).value_or(0);
@@ -162,6 +168,11 @@ Lengths lengths_of(GivenFlags& flags, const LoadClient& client, const DataDirect
 }
 
 void set_arrivals(GivenFlags& flags, const LoadClient& client, double output, ScenarioKeys& keys, ImportNotes& notes) {
+    for (const char* key : {"rate", "clients", "count"}) {
+        if (const std::string kept = flags.keep_first(key); !kept.empty()) {
+            notes.assumed(kept);
+        }
+    }
     const std::string written = flags.text("rate");
     const std::string type = flags.text("rate_type");
     double rate = written == "-1" || type == "throughput" || type == "synchronous" || type == "sweep"
@@ -250,6 +261,8 @@ const std::vector<LoadClient>& load_clients() {
         {{"sglang.bench_serving", "bench_serving.py"}, "sglang-bench", true, "sharegpt"},
         {{"aiperf profile", "genai-perf profile"}, "aiperf", false, "random", 1},
         {{"guidellm benchmark", "guidellm benchmark run"}, "guidellm", false, "random", 1},
+        {{"evalscope perf"}, "evalscope", false, "other", 1},
+        {{"token_benchmark_ray.py"}, "llmperf", false, "random", 10},
     };
     return kClients;
 }

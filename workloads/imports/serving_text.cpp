@@ -4,6 +4,7 @@
 #include "sim/base/text.hpp"
 #include "sim/config/yaml_tree.hpp"
 #include "workloads/imports/container_commands.hpp"
+#include "workloads/imports/python_engine.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -139,6 +140,13 @@ void ServingText::find() {
                                 worker > 0, offline ? &load_clients()[0] : nullptr});
             continue;
         }
+        constexpr std::array<std::string_view, 9> kUnread = {
+            "k6", "locust", "inference-perf", "genai-bench", "hey", "wrk", "vegeta", "fmperf", "inference-benchmarker"};
+        const std::string_view word = command.words[0].text;
+        const std::string_view tool = word.substr(word.rfind('/') + 1);
+        if (std::find(kUnread.begin(), kUnread.end(), tool) != kUnread.end()) {
+            skipped_.push_back(fmt::format("the load of '{}', which is not read (requests)", tool));
+        }
         for (std::size_t i = 0; i < load_clients().size(); ++i) {
             const LoadClient& client = load_clients()[i];
             if (const std::size_t start = behind(command, client.programs); start > 0) {
@@ -148,10 +156,37 @@ void ServingText::find() {
         }
     }
     if (servers_.empty()) {
+        find_written();
+    }
+    if (servers_.empty()) {
         refuse_foreign();
     }
     if (phases != nullptr) {
         read_phases(*phases, phases_at);
+    }
+}
+
+void ServingText::find_written() {
+    const auto add = [&] {
+        const std::size_t program = split(std::string_view(engine_.servers[0]), ' ').size();
+        servers_.push_back({GivenFlags(server_table_, written_, program, input_.path(), text_), &server_table_,
+                            &written_, false, false, nullptr});
+    };
+    if (std::optional<CommandCall> call =
+            read_python_engine(text_, input_.path(), engine_.python, engine_.servers[0])) {
+        written_ = std::move(*call);
+        add();
+        return;
+    }
+    // The file of --config, on its own.
+    const bool map = text_.rfind("model:", 0) == 0 || text_.find("\nmodel:") != std::string::npos ||
+                     text_.rfind("model-path:", 0) == 0 || text_.find("\nmodel-path:") != std::string::npos;
+    if (map && script_.files.empty()) {
+        for (const std::string_view word : split(std::string_view(engine_.servers[0]), ' ')) {
+            written_.words.push_back({std::string(word), 0, ""});
+        }
+        add();
+        servers_.back().flags.add_file(server_table_, text_, input_.path(), 0);
     }
 }
 

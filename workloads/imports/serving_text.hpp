@@ -43,6 +43,8 @@ class ServingText {
 
   private:
     void find();
+    /// A server that is written as a file of its flags or in Python, not as a command.
+    void find_written();
     [[noreturn]] void refuse_foreign() const;
     /// The text of a file that the script writes or that lies beside it.
     [[nodiscard]] std::optional<std::string> file_text(const std::string& name) const;
@@ -53,6 +55,7 @@ class ServingText {
     const ServingEngine& engine_;
     std::string text_;
     CommandList script_;
+    CommandCall written_;  ///< of a server that is no command
     FlagTable server_table_, offline_table_, worker_table_;
     std::vector<FlagTable> client_tables_;
     std::vector<ServingProgram> servers_, clients_;

@@ -96,7 +96,7 @@ ServingChoices choose_sglang(ServingLine& line) {
                              : ranks >= 2 ? 0.87
                                           : 0.88;
     const auto memory = flags.number("memory");
-    out.memory = std::clamp(memory.value_or(old ? old_share : gib > 0 ? 1 - kept / gib : 0.88), 0.05, 1.0);
+    out.memory = memory_share(line, old ? old_share : gib > 0 ? 1 - kept / gib : 0.88);
     if (!memory) {
         line.notes.assumed(fmt::format("{:.2f} of the memory for weights and cache, SGLang's default on {}", out.memory,
                                        line.node.device));
@@ -118,7 +118,8 @@ const ServingEngine kSglang = {
     "sglang-serve",
     "sglang-bench",
     "file",
-    choose_sglang};
+    choose_sglang,
+    {"Engine", "ServerArgs"}};
 
 }  // namespace
 

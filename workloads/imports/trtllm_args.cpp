@@ -55,15 +55,24 @@ ServingChoices choose_trtllm(ServingLine& line) {
             out.draft_tokens = static_cast<std::int64_t>(number);
         }
     }
-    out.memory = std::clamp(flags.number("memory").value_or(0.9), 0.05, 1.0);
+    out.memory = memory_share(line, 0.9);
     out.of_free = true;
     return out;
 }
 
-const ServingEngine kTensorRtLlm = {
-    "TensorRT-LLM",   "trtllm-args",   "trtllm-serve MODEL", "trtllm",       {"trtllm-serve", "trtllm-serve serve"},
-    {"trtllm-bench"}, "dynamo.trtllm", "dynamo-trtllm-1.0",  "trtllm-serve", "trtllm-bench",
-    "file",           choose_trtllm};
+const ServingEngine kTensorRtLlm = {"TensorRT-LLM",
+                                    "trtllm-args",
+                                    "trtllm-serve MODEL",
+                                    "trtllm",
+                                    {"trtllm-serve", "trtllm-serve serve"},
+                                    {"trtllm-bench"},
+                                    "dynamo.trtllm",
+                                    "dynamo-trtllm-1.0",
+                                    "trtllm-serve",
+                                    "trtllm-bench",
+                                    "file",
+                                    choose_trtllm,
+                                    {"LLM"}};
 
 }  // namespace
 

@@ -99,7 +99,7 @@ ServingChoices choose_vllm(ServingLine& line) {
     out.serial_host = flags.off("async") || (!old && minor < 14 && !flags.on("async"));
     out.prefix_cache = !flags.off("prefix") && (flags.on("prefix") || !old);
     out.draft_tokens = draft_tokens(flags);
-    out.memory = std::clamp(flags.number("memory").value_or(0.9), 0.05, 1.0);
+    out.memory = memory_share(line, 0.9);
     const std::string role = flags.part("phase", "kv_role");
     out.phase = role == "kv_producer" ? "prefill" : role == "kv_consumer" ? "decode" : "";
     return out;
@@ -119,6 +119,7 @@ const ServingEngine kVllm = {
     "vllm-bench",
     "file",
     choose_vllm,
+    {"LLM", "EngineArgs", "AsyncEngineArgs"},
     true};
 
 }  // namespace

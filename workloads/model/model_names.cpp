@@ -153,7 +153,30 @@ std::string NamedCheckpoint::precision() const {
                : fmt::format("{}, experts in {}", weights.empty() ? "bf16" : weights, experts);
 }
 
-std::optional<NamedCheckpoint> find_checkpoint(const std::string& name, const DataDirectory& data) {
+std::string checkpoint_id(std::string name) {
+    if (const std::size_t scheme = name.find("://"); scheme != std::string::npos) {
+        name.erase(0, scheme + 3);
+    }
+    while (name.size() > 1 && name.back() == '/') {
+        name.pop_back();
+    }
+    if (const std::size_t cached = name.find("models--"); cached != std::string::npos) {
+        name = name.substr(cached + 8, name.find('/', cached) - cached - 8);
+        if (const std::size_t owner = name.find("--"); owner != std::string::npos) {
+            name.replace(owner, 2, "/");
+        }
+    }
+    const std::string small = lower(name);
+    if (small.ends_with(".gguf")) {
+        name.erase(name.size() - 5);
+    } else if (const std::size_t quantised = small.find("-gguf:"); quantised != std::string::npos) {
+        name.replace(quantised, 6, ".");
+    }
+    return name;
+}
+
+std::optional<NamedCheckpoint> find_checkpoint(const std::string& written, const DataDirectory& data) {
+    const std::string name = checkpoint_id(written);
     const std::vector<std::string> presets = data.names(kModelPresets);
     const auto known = [&](const std::string& preset) {
         return std::binary_search(presets.begin(), presets.end(), preset);

@@ -35,6 +35,10 @@ struct NamedCheckpoint {
 /// precision. Throws ConfigError for a table that is malformed or names no preset, with the line.
 [[nodiscard]] std::optional<NamedCheckpoint> find_checkpoint(const std::string& name, const DataDirectory& data);
 
+/// The id of a checkpoint in the path or address of its files: a trailing slash and s3:// go, a folder models--OWNER--NAME of Hugging
+/// Face's cache is OWNER/NAME, and of GGUF files (NAME-GGUF:Q4_K_M, NAME.Q4_K_M.gguf) stays NAME.Q4_K_M.
+[[nodiscard]] std::string checkpoint_id(std::string name);
+
 /// Where a preset comes from, and what is published of it.
 struct ModelSource {
     std::string preset;

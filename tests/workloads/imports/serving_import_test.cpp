@@ -275,8 +275,54 @@ TEST_CASE("command lines of serving engines become scenarios that run") {
          "trtllm-bench --model meta-llama/Llama-3.1-8B --model_path /m throughput --dataset d.json --concurrency 16 "
          "--num_requests 32 --tp 2 --target_input_len 500 --target_output_len 100",
          {"clients: 16", "count: 32", "software: trtllm-bench-1.0", "tensor: 2", "fixed, mean: 500"}},
+        // Other load generators.
+        {"vllm-args",
+         "vllm serve Qwen/Qwen3-8B\nevalscope perf --parallel 8 16 --number 40 80 --model Qwen3-8B --dataset random "
+         "--max-tokens 64 --min-prompt-length 100 --max-prompt-length 128",
+         {"clients: 8", "count: 40", "fixed, mean: 128", "fixed, mean: 64"}},
+        {"vllm-args",
+         "vllm serve Qwen/Qwen3-8B\npython token_benchmark_ray.py --model Qwen/Qwen3-8B --mean-input-tokens 500 "
+         "--stddev-input-tokens 100 --mean-output-tokens 150 --stddev-output-tokens 0 --num-concurrent-requests 4 "
+         "--max-num-completed-requests 20",
+         {"clients: 4", "count: 20", "lognormal, mean: 500, spread: 0.2", "fixed, mean: 150"}},
+        {"vllm-args",
+         "vllm serve Qwen/Qwen3-8B\nguidellm benchmark run --profile concurrent --rate 2,8 --data "
+         "prompt_tokens=64,output_tokens=32",
+         {"clients: 2"}},
+        // Names that lead to files.
+        {"vllm-args", "vllm serve /data/Qwen2.5-32B-Instruct/", {"model: /data/Qwen2.5-32B-Instruct"}},
+        {"vllm-args", "vllm serve s3://bucket/Qwen3-8B", {"model: bucket/Qwen3-8B"}},
+        {"vllm-args", "vllm serve ~/hub/models--Qwen--Qwen3-8B/snapshots/ab", {"model: Qwen/Qwen3-8B"}},
+        {"vllm-args", "vllm serve unsloth/Qwen3-0.6B-GGUF:Q4_K_M", {"model: unsloth/Qwen3-0.6B.Q4_K_M"}},
     };
     check_runs(lines);
+}
+
+TEST_CASE("servers that are written in Python or as a file of flags become scenarios that run") {
+    check_runs({
+        {"vllm-args",
+         "from vllm import LLM\nMODEL = \"Qwen/Qwen3-8B\"  # a comment\nllm = LLM(model=MODEL,  # another, (\n"
+         "    tensor_parallel_size=2, enforce_eager=True, enable_prefix_caching=False,\n"
+         "    speculative_config={'method': 'ngram', 'num_speculative_tokens': 3})\n",
+         {"model: Qwen/Qwen3-8B", "tensor: 2", "graph_sequences: 0", "tokens: 3"}},
+        {"sglang-args",
+         "llm = sgl.Engine(model_path='Qwen/Qwen3-8B', tp_size=2, mem_fraction_static=0.8)",
+         {"tensor: 2", "memory: 0.8"}},
+        {"trtllm-args",
+         "llm = LLM('Qwen/Qwen3-8B', kv_cache_config=KvCacheConfig(free_gpu_memory_fraction=0.7))",
+         {"model: Qwen/Qwen3-8B", "memory: 0.7"}},
+        {"vllm-args", "model: Qwen/Qwen3-8B\ntensor-parallel-size: 2\n", {"model: Qwen/Qwen3-8B", "tensor: 2"}},
+        {"vllm-args",
+         "servingEngineSpec:\n  modelSpec:\n  - repository: vllm/vllm-openai\n    tag: v0.16.0\n    modelURL: "
+         "Qwen/Qwen3-8B\n    replicaCount: 2\n    vllmConfig:\n      maxModelLen: 4096\n      extraArgs: [\"-tp\", "
+         "\"2\"]\n",
+         {"replicas: 2", "tensor: 2", "max_context: 4096", "software: vllm-0.16"}},
+    });
+    CHECK(problems_when([] { (void)import_line("vllm-args", "llm = LLM(model='a'"); }) ==
+          "input:1:10: error: this call does not end: expected ')'\n");
+    CHECK(problems_when([] {
+              (void)import_line("vllm-args", "LLM(args.model, max_num_seqs=args.n)");
+          }).find("--max_num_seqs needs args.n, which has no value") != std::string::npos);
 }
 
 TEST_CASE("manifests of containers become scenarios that run") {
@@ -339,6 +385,9 @@ TEST_CASE("command lines of serving engines are refused with what is missing, at
         {"vllm-args", "vllm serve acme/$MODEL", {"input:1:12: error: the name of the model needs MODEL"}},
         {"vllm-args", "vllm serve Qwen/Qwen3-8B -tp $TP", {"input:1:26: error: -tp needs TP, which has no value"}},
         {"vllm-args", "vllm serve Qwen/Qwen3-8B -tp", {"input:1:26: error: -tp needs a value"}},
+        {"vllm-args",
+         "vllm serve Qwen/Qwen3-8B --gpu-memory-utilization 1.5",
+         {"input:1:26: error: 1.5 must be a share of the device's memory"}},
         {"vllm-args",
          "vllm serve Qwen/Qwen3-8B --max-num 3",
          {"'--max-num' begins several flags: --max-num-batched-tokens"}},

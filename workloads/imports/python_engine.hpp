@@ -1,0 +1,19 @@
+#pragma once
+// Engines that a Python script makes, as command lines: LLM(model="...", tensor_parallel_size=2).
+
+#include "workloads/imports/shell_script.hpp"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace orrery::imports {
+
+/// The first call of one of these names in a Python text, as a command that starts with `program`: keyword arguments are flags, a first
+/// positional one is the value of --model. None where there is no such call. Names that the script gives a text, a number or a truth
+/// value are filled in; what else is no literal stays as a value that is not set. Throws ConfigError for a call that does not end.
+[[nodiscard]] std::optional<CommandCall> read_python_engine(const std::string& text, const std::string& file,
+                                                            const std::vector<const char*>& names,
+                                                            const std::string& program);
+
+}  // namespace orrery::imports
