@@ -6,6 +6,7 @@
 #include "sim/base/error.hpp"
 #include "sim/config/units.hpp"
 #include "sim/config/yaml_tree.hpp"
+#include "workloads/imports/config_text.hpp"
 #include "workloads/imports/importer.hpp"
 
 #include <fmt/format.h>
@@ -90,7 +91,8 @@ class NetworkFile {
 };
 
 Imported read_network(const ImportInput& input) {
-    const YamlNode tree = parse_yaml(input.bytes(), input.path());
+    const YamlNode tree = expected_yaml(
+        input.bytes(), input.path(), "'topology', 'npus_count', 'bandwidth' and 'latency' of a network of ASTRA-sim");
     const NetworkFile file(tree, input.path());
     Imported out;
     double hosts = 1;

@@ -40,7 +40,8 @@ const std::vector<FlagGroup>& automodel_groups() {
 }
 
 Imported read_automodel(const ImportInput& input) {
-    ConfigText config(parse_yaml(input.bytes(), input.path()));
+    ConfigText config(expected_yaml(input.bytes(), input.path(),
+                                    "'model.pretrained_model_name_or_path' of a recipe of NeMo Automodel"));
     Imported out;
     std::string model = input.option("model");
     if (const std::string named =

@@ -14,6 +14,19 @@
 
 namespace orrery::imports {
 
+YamlNode expected_yaml(const std::string& text, const std::string& name, const std::string& expected) {
+    bool empty = true;
+    for (const std::string_view line : split(std::string_view(text), '\n')) {
+        const std::size_t first = line.find_first_not_of(" \t\r");
+        empty = empty && (first == std::string_view::npos || line[first] == '#' || line.substr(first, 3) == "---");
+    }
+    if (empty) {
+        throw ConfigError({Diagnostic{name, 1, 1, fmt::format("expected {}, and the file is empty", expected),
+                                      ErrorCode::invalid_yaml}});
+    }
+    return parse_yaml(text, name);
+}
+
 ConfigText::ConfigText(const YamlNode& root) : start_(root.mark) {
     add(root, "", root.mark);
 }

@@ -14,6 +14,9 @@
 
 namespace orrery::imports {
 
+/// A YAML document. Throws ConfigError where the text holds nothing: "expected ..., and the file is empty".
+[[nodiscard]] YamlNode expected_yaml(const std::string& text, const std::string& name, const std::string& expected);
+
 class ConfigText {
   public:
     /// Values of a list are joined by ", "; those of a list of maps have its number in their key.

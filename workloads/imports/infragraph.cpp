@@ -9,6 +9,7 @@
 #include "sim/base/text.hpp"
 #include "sim/config/units.hpp"
 #include "sim/config/yaml_tree.hpp"
+#include "workloads/imports/config_text.hpp"
 #include "workloads/imports/graph_text.hpp"
 
 #include <fmt/format.h>
@@ -66,7 +67,10 @@ struct Slice {
 class InfragraphReader {
   public:
     explicit InfragraphReader(const ImportInput& input)
-        : input_(input), graph_(input.path()), root_(parse_yaml(input.bytes(), input.path())) {}
+        : input_(input),
+          graph_(input.path()),
+          root_(expected_yaml(input.bytes(), input.path(),
+                              "'infrastructure' or the instances and edges of an InfraGraph description")) {}
 
     Imported read() {
         const YamlNode* inside = root_.find("infrastructure");

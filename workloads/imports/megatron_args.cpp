@@ -44,8 +44,14 @@ std::pair<std::string, std::string> recompute_of(CommandText& flags, ImportNotes
     if (modules == std::vector<std::string>{"moe"}) {
         return {"experts", ""};
     }
+    // The activation function of experts is a part of a whole feed-forward, which dense layers alone compute again beside it.
+    const bool activation = std::find(modules.begin(), modules.end(), "moe_act") != modules.end();
     std::string parts;
     for (const std::string& module : modules) {
+        if (activation && module == "mlp") {
+            notes.left_out("not modelled: --recompute-modules mlp, of dense layers alone beside moe_act");
+            continue;
+        }
         const char* part = module == "core_attn"                ? "attention"
                            : module == "moe_act"                ? "activation"
                            : module == "layernorm"              ? "norm"
@@ -120,7 +126,8 @@ std::int64_t chunks_of(CommandText& flags, std::int64_t pipeline, std::int64_t l
     return flags.whole({"num-virtual-stages-per-pipeline-rank"}, 1000).value_or(1);
 }
 
-// Layers of each part in --pipeline-model-parallel-layout: "Et*3|(tt|)*29,m|L", where t is a layer and | ends a part.
+// Layers of each part in --pipeline-model-parallel-layout: "Et*3|(tt|)*29,m|L", where t is a layer, m one that predicts further tokens
+// and | ends a part.
 std::vector<std::int64_t> layout_of(const std::string& text) {
     std::string flat;
     const auto times = [&](std::size_t& i) {
@@ -156,7 +163,7 @@ std::vector<std::int64_t> layout_of(const std::string& text) {
         if (c == '|') {
             parts.push_back(0);
         } else {
-            parts.back() += c == 't' ? 1 : 0;
+            parts.back() += c == 't' || c == 'm' ? 1 : 0;
         }
     }
     return parts;

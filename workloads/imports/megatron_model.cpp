@@ -279,7 +279,21 @@ YamlLines megatron_model(CommandText& flags, std::int64_t tensor, ImportNotes& n
         }
         return *value;
     };
+    if (flags.has("decoder-num-layers")) {
+        throw ConfigError({flags.error({"decoder-num-layers"},
+                                       "--decoder-num-layers is of an encoder with a decoder, which is not modelled: "
+                                       "expected --num-layers of a decoder")});
+    }
     const std::int64_t layers = needed({"num-layers", "encoder-num-layers"});
+    // Where the layout has a place for it, a layer that predicts further tokens is one more.
+    const std::string layout = flags.text({"pipeline-model-parallel-layout"});
+    const std::int64_t further = std::count(layout.begin(), layout.end(), 'm');
+    if (further > 0) {
+        notes.assumed(
+            fmt::format("{} more layers of the model for those that predict further tokens (m in "
+                        "--pipeline-model-parallel-layout)",
+                        further));
+    }
     const std::int64_t hidden = needed({"hidden-size"});
     const std::int64_t heads = needed({"num-attention-heads"});
     const std::string latent = latent_of(flags);
@@ -295,7 +309,7 @@ YamlLines megatron_model(CommandText& flags, std::int64_t tensor, ImportNotes& n
         notes.assumed("dropout of 0.1, as Megatron-LM has without --hidden-dropout 0 --attention-dropout 0");
     }
     return {{"name", "imported"},
-            {"layers", std::to_string(layers)},
+            {"layers", std::to_string(layers + further)},
             {"hidden", std::to_string(hidden)},
             {"heads", std::to_string(heads)},
             {"kv_heads", grouped && latent.empty() ? groups : ""},

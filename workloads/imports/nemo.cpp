@@ -377,7 +377,11 @@ std::optional<YamlNode> overrides_of(const std::string& text, const std::string&
 Imported read_nemo(const ImportInput& input) {
     const std::string text = input.bytes();
     std::optional<YamlNode> overrides = overrides_of(text, input.path());
-    return Nemo(input, text, overrides ? std::move(*overrides) : parse_yaml(text, input.path())).run();
+    return Nemo(input, text,
+                overrides ? std::move(*overrides)
+                          : expected_yaml(text, input.path(),
+                                          "'model' and 'trainer' of NeMo or 'model' and 'train' of Megatron-Bridge"))
+        .run();
 }
 
 }  // namespace

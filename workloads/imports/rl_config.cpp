@@ -9,6 +9,7 @@
 #include "sim/base/error.hpp"
 #include "sim/base/text.hpp"
 #include "sim/config/yaml_tree.hpp"
+#include "workloads/model/model_names.hpp"
 
 #include <fmt/format.h>
 
@@ -28,7 +29,14 @@ const std::vector<FlagGroup>& rl_groups() {
          "trainer.test_freq trainer.val_before_train trainer.resume_mode trainer.log_val_generations "
          "trainer.default_hdfs_dir trainer.max_actor_ckpt_to_keep trainer.max_critic_ckpt_to_keep trainer.device "
          "trainer.critic_warmup trainer.total_epochs trainer.total_training_steps trainer.rollout_data_dir "
-         "trainer.validation_data_dir trainer.use_legacy_worker_impl ray_init. ray_kwargs. logger. checkpointing. "
+         "trainer.validation_data_dir trainer.use_legacy_worker_impl trainer.balance_batch "
+         "trainer.remove_previous_ckpt_in_save "
+         "actor_rollout_ref.actor.checkpoint. actor_rollout_ref.actor.profiler. critic.checkpoint. "
+         "actor_rollout_ref.actor.megatron.use_dist_checkpointing "
+         "actor_rollout_ref.actor.megatron.dist_checkpointing_path "
+         "actor_rollout_ref.ref.megatron. actor_rollout_ref.model.trust_remote_code actor_rollout_ref.model.use_shm "
+         "actor_rollout_ref.rollout.load_format actor_rollout_ref.rollout.disable_log_stats  ray_init. ray_kwargs. "
+         "logger. checkpointing. "
          "global_profiler. custom_reward_function. env. defaults hydra. "
          "grpo.max_num_steps grpo.max_num_epochs grpo.val_ grpo.seed grpo.val_period grpo.val_batch_size "
          "grpo.max_val_samples grpo.val_at_start grpo.max_rollout_turns"},
@@ -60,7 +68,29 @@ const std::vector<FlagGroup>& rl_groups() {
          "actor_rollout_ref.rollout.log_prob_use_dynamic_bsz actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu "
          "actor_rollout_ref.ref.log_prob_use_dynamic_bsz actor_rollout_ref.ref.log_prob_max_token_len_per_gpu "
          "policy.dynamic_batching. policy.sequence_packing."},
+        {true, "set with other keys",
+         "actor_rollout_ref.actor.strategy actor_rollout_ref.ref.strategy critic.strategy "
+         "actor_rollout_ref.hybrid_engine "
+         "policy.dtensor_cfg.enabled policy.megatron_cfg.enabled policy.precision policy.dtensor_cfg.sequence_parallel "
+         "policy.megatron_cfg.sequence_parallel policy.generation.vllm_cfg.precision "
+         "actor_rollout_ref.actor.megatron.sequence_parallel actor_rollout_ref.rollout.dtype "
+         "actor_rollout_ref.rollout.mode actor_rollout_ref.actor.ulysses_sequence_parallel_size "
+         "policy.generation.colocated. actor_rollout_ref.actor.megatron.use_mbridge"},
+        {true, "the kernels are the same size",
+         "actor_rollout_ref.model.use_fused_kernels actor_rollout_ref.actor.use_torch_compile "
+         "actor_rollout_ref.actor.megatron.override_transformer_config. actor_rollout_ref.model.use_liger"},
+        {false, "limits of the generator's batches",
+         "actor_rollout_ref.rollout.max_num_batched_tokens actor_rollout_ref.rollout.max_num_seqs "
+         "actor_rollout_ref.rollout.enforce_eager actor_rollout_ref.rollout.enable_chunked_prefill "
+         "actor_rollout_ref.rollout.max_model_len policy.generation.vllm_cfg.max_model_len "
+         "policy.generation.vllm_cfg.enforce_eager actor_rollout_ref.rollout.expert_parallel_size "
+         "actor_rollout_ref.rollout.data_parallel_size"},
+        {false, "turns and tools of agents", "actor_rollout_ref.rollout.multi_turn. actor_rollout_ref.rollout.agent."},
+        {false, "low-rank adapters (plan.adapter)",
+         "actor_rollout_ref.model.lora_rank actor_rollout_ref.model.lora_alpha actor_rollout_ref.model.target_modules"},
         {false, "where states lie while others work",
+         "actor_rollout_ref.actor.megatron.param_offload actor_rollout_ref.actor.megatron.grad_offload "
+         "actor_rollout_ref.actor.megatron.optimizer_offload "
          "actor_rollout_ref.actor.fsdp_config. actor_rollout_ref.ref.fsdp_config. critic.model.fsdp_config. "
          "actor_rollout_ref.rollout.free_cache_engine policy.dtensor_cfg.cpu_offload"},
     };
@@ -96,9 +126,10 @@ class RlConfig {
         out_.text = fmt::format(
             "# How long is a step of this {} run? Written by 'orrery import rl-config'.\norrery: 1\nkind: "
             "rl\ncluster: {{nodes: {}, node: {}}}\nalgorithm: {}\nbatch: {{prompts: {}, samples: {}}}\n"
-            "rewards: {{time: 20 ms, workers: 64}}\njobs:\n",
+            "rewards: {{time: 20 ms, workers: 64}}\n{}jobs:\n",
             verl_ ? "verl" : "NeMo-RL", nodes,
-            in_node == 8 ? node : fmt::format("{{preset: {}, gpus: {}}}", node, in_node), algorithm, prompts, samples);
+            in_node == 8 ? node : fmt::format("{{preset: {}, gpus: {}}}", node, in_node), algorithm, prompts, samples,
+            synchronisation(in_node));
         out_.notes.assumed("rules that judge a sample in 20 ms, 64 at a time (rewards)");
         const std::string places = nodes == 1 ? "0-0" : fmt::format("0-{}", nodes - 1);
         add_generator(model, places, gpus);
@@ -192,12 +223,63 @@ class RlConfig {
             std::max<std::int64_t>(1, answer_ / 2), answer_);
     }
 
-    void add_training(const char* role, const std::string& model, const std::string& places, std::int64_t gpus,
+    // Which rank has which experts is not known where weights go over the fabric.
+    std::string synchronisation(std::int64_t in_node) {
+        const std::int64_t expert = whole({"actor_rollout_ref.actor.megatron.expert_model_parallel_size",
+                                           "policy.megatron_cfg.expert_model_parallel_size"},
+                                          1, 1024);
+        if (expert <= 1) {
+            return "";
+        }
+        out_.notes.assumed(
+            "weights with experts on ranks of their own go to the generator by way of a server at 50 GB/s "
+            "per GPU of a node (synchronisation)");
+        return fmt::format("synchronisation: {{through: server, bandwidth: {} GB/s}}\n", 50 * in_node);
+    }
+
+    // Training starts from weights in 16 bits: of a quantised checkpoint it takes the preset.
+    std::string trained(const std::string& model) {
+        const auto checkpoint = find_checkpoint(model, input_.data());
+        if (!checkpoint || !checkpoint->quantised()) {
+            return model;
+        }
+        out_.notes.assumed(fmt::format("training of {} in 16 bits, whose checkpoint has fewer", checkpoint->preset));
+        return checkpoint->preset;
+    }
+
+    // Sequences of a pass. Without padding those have the mean length, and a limit on tokens holds as many of them as fit.
+    std::int64_t sequences_of_pass(std::int64_t given) {
+        const std::int64_t mean = std::max<std::int64_t>(1, (prompt_ + answer_) / 2);
+        const bool packed = config_.is_true({"actor_rollout_ref.model.use_remove_padding"});
+        if (config_.is_true({"actor_rollout_ref.actor.use_dynamic_bsz"})) {
+            const std::int64_t tokens = whole({"actor_rollout_ref.actor.ppo_max_token_len_per_gpu"}, 16384);
+            const std::int64_t passes = std::max<std::int64_t>(1, tokens / sequence_);
+            out_.notes.assumed(
+                fmt::format("passes of {} sequences of {} tokens, what {} tokens hold", passes, sequence_, tokens));
+            return passes;
+        }
+        if (!packed || given <= 1) {
+            return given;
+        }
+        const std::int64_t passes = std::max<std::int64_t>(1, given * mean / sequence_);
+        out_.notes.assumed(
+            fmt::format("passes of {} sequences of {} tokens for {} without padding, of half as many on "
+                        "average",
+                        passes, sequence_, given));
+        return passes;
+    }
+
+    void add_training(const char* role, const std::string& name, const std::string& places, std::int64_t gpus,
                       std::int64_t batch, bool updates) {
+        const std::string model = trained(name);
         const std::string actor = "actor_rollout_ref.actor.";
-        const bool megatron = config_.text({actor + "strategy"}) == "megatron" ||
-                              config_.has(actor + "megatron.tensor_model_parallel_size") ||
-                              config_.is_true({"policy.megatron_cfg.enabled"});
+        const bool megatron =
+            config_.text({actor + "strategy"}) == "megatron" ||
+            !config_
+                 .text({actor + "megatron.tensor_model_parallel_size", actor + "megatron.pipeline_model_parallel_size",
+                        actor + "megatron.expert_model_parallel_size"})
+                 .empty() ||
+            config_.is_true({"policy.megatron_cfg.enabled"});
         const auto degree = [&](const char* verl, const char* nemo) {
             return whole({actor + verl, std::string(megatron ? "policy.megatron_cfg." : "policy.dtensor_cfg.") + nemo},
                          1, 1024);
@@ -220,7 +302,13 @@ class RlConfig {
         }
         const std::int64_t data = gpus / product;
         const std::int64_t micro =
-            updates ? whole({actor + "ppo_micro_batch_size_per_gpu", "policy.train_micro_batch_size"}, 1, 1e6) : 1;
+            updates ? sequences_of_pass(
+                          whole({actor + "ppo_micro_batch_size_per_gpu", "policy.train_micro_batch_size"}, 1, 1e6))
+                    : 1;
+        const std::int64_t expert =
+            megatron ? degree("megatron.expert_model_parallel_size", "expert_model_parallel_size") : 1;
+        const std::int64_t expert_tensor =
+            megatron ? degree("megatron.expert_tensor_parallel_size", "expert_tensor_parallel_size") : 1;
         const std::int64_t step = data * micro;
         const std::int64_t global = updates ? std::max(step, batch / step * step) : step;
         if (updates && global != batch) {
@@ -234,12 +322,13 @@ class RlConfig {
                                                   "policy.megatron_cfg.activation_checkpointing"});
         out_.text += fmt::format(
             "  - role: {}\n    nodes: {}\n    offload: true\n    scenario:\n      kind: training\n      model: "
-            "{{preset: {}, sequence: {}}}\n      plan: {{tensor: {}, pipeline: {}{}, data: {}, micro_batch: {}, "
+            "{{preset: {}, sequence: {}}}\n      plan: {{tensor: {}, pipeline: {}{}{}, data: {}, micro_batch: {}, "
             "global_batch: {}, precision: bf16{}{}{}}}\n",
             role, places, model, sequence_, tensor, pipeline,
             context > 1 ? fmt::format(", context: {}, context_exchange: {}", context, megatron ? "ring" : "all-to-all")
                         : "",
-            data, micro, global, updates && data > 1 ? fmt::format(", zero: {}", megatron ? 1 : 3) : "",
+            expert > 1 ? fmt::format(", expert: {}, expert_tensor: {}", expert, expert_tensor) : "", data, micro,
+            global, updates && data > 1 ? fmt::format(", zero: {}", megatron ? 1 : 3) : "",
             updates && checkpoints ? ", recompute: full" : "", tensor > 1 ? ", sequence_parallel: true" : "");
     }
 
@@ -260,7 +349,13 @@ Imported read_rl(const ImportInput& input) {
     }
     const bool named = overrides && text.find("--config") != std::string::npos;
     Imported out =
-        RlConfig(input, ConfigText(overrides ? std::move(*overrides) : parse_yaml(text, input.path()))).run();
+        RlConfig(
+            input,
+            ConfigText(overrides
+                           ? std::move(*overrides)
+                           : expected_yaml(text, input.path(),
+                                           "'actor_rollout_ref.model.path' of verl or 'policy.model_name' of NeMo-RL")))
+            .run();
     if (named) {
         out.notes.assumed("defaults for what the file behind --config says and the command line does not");
     }

@@ -264,7 +264,7 @@ TEST_CASE("overrides on a command line are a configuration of Megatron-Bridge") 
 }
 
 TEST_CASE("a NeMo configuration that is none or is wrong says what was expected and where") {
-    CHECK(problem_of("nemo", "").find("config:1:1: error: the file is empty") == 0);
+    CHECK(problem_of("nemo", "").find("config:1:1: error: expected 'model' and 'trainer' of NeMo") == 0);
     CHECK(problem_of("nemo", "model: {hidden_size: 3}").find("expected 'model.num_layers'") != std::string::npos);
     std::string wrong = kNemo;
     wrong.replace(wrong.find("hidden_size: 4096"), 17, "hidden_size: wide");
@@ -304,7 +304,7 @@ optimizer: {_target_: torch.optim.AdamW, lr: 1.0e-5}
 
 TEST_CASE("overrides of verl and NeMo-RL become steps of reinforcement learning") {
     const auto read = [](const std::string& text) {
-        return import_file("rl-config", ImportInput::of_bytes("run.sh", text)).text;
+        return import_file("rl-config", ImportInput::of_bytes("run.sh", text).with(data())).text;
     };
     const auto says = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
     const std::string verl =
@@ -330,9 +330,25 @@ TEST_CASE("overrides of verl and NeMo-RL become steps of reinforcement learning"
     for (const char* part : {"prompts: 16, samples: 8", "tensor: 2, pipeline: 2, data: 2", "sequence: 2048"}) {
         CHECK_MESSAGE(says(nemo, part), std::string(part) << "\n" << nemo);
     }
+    // Experts of Megatron-Core, a checkpoint in 8 bits, and passes that padding does not fill.
+    const std::string experts = read(verl +
+                                     " actor_rollout_ref.model.path=deepseek-ai/DeepSeek-V2-Lite trainer.nnodes=4 "
+                                     "actor_rollout_ref.actor.megatron.expert_model_parallel_size=8");
+    for (const char* part : {"expert: 8, expert_tensor: 1", "synchronisation: {through: server"}) {
+        CHECK_MESSAGE(says(experts, part), std::string(part) << "\n" << experts);
+    }
+    const std::string stored = read("main_ppo actor_rollout_ref.model.path=Qwen/Qwen3-8B-FP8");
+    CHECK_MESSAGE(says(stored, "model: Qwen/Qwen3-8B-FP8\n"), stored);
+    CHECK_MESSAGE(says(stored, "model: {preset: qwen3-8b, sequence: 1024}"), stored);
+    const std::string packed = " actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=32";
+    CHECK(says(read(verl + packed), "micro_batch: 32"));
+    CHECK(says(read(verl + packed + " actor_rollout_ref.model.use_remove_padding=True"), "micro_batch: 16"));
+    CHECK(says(read(verl + " actor_rollout_ref.actor.use_dynamic_bsz=True "
+                           "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=6144"),
+               "micro_batch: 4"));
     const auto problem = [&](const std::string& given) { return problems_when([&] { (void)read(given); }); };
     CHECK(problem("a: 1\n").find("expected 'actor_rollout_ref.model.path' of verl") != std::string::npos);
-    CHECK(problem("").find("run.sh:1:1: error: the file is empty") != std::string::npos);
+    CHECK(problem("").find("run.sh:1:1: error: expected 'actor_rollout_ref.model.path' of verl") != std::string::npos);
     CHECK(problem("policy:\n  model_name: \"a: b\"\n").find("run.sh:2:3: error: 'a: b' is no name") !=
           std::string::npos);
     CHECK(problem("python main_ppo.py actor_rollout_ref.model.path=q trainer.nnodes=two")

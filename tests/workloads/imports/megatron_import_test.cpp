@@ -186,6 +186,27 @@ TEST_CASE("every flag of a Megatron-LM script is taken, explained or called not 
     CHECK(names(left, "checkpoints, whose time 'faults.checkpoint' models): --save"));
 }
 
+TEST_CASE("a layout with a stage that predicts further tokens alone gives the model that layer") {
+    const std::string text = with_flags(
+        "--pipeline-model-parallel-size 4 --pipeline-model-parallel-layout 'Et*3|t*14|t*15|mL' --mtp-num-layers 1");
+    CHECK_MESSAGE(says(text, "layers: 33"), text);
+    CHECK_MESSAGE(text.find("stages: [{layers: 3}, {layers: 14}, {layers: 15}, {layers: 1}]") != std::string::npos,
+                  text);
+}
+
+TEST_CASE("the activation function of experts is computed again without the dense layers' feed-forward") {
+    const Imported out = import_script("torchrun --nnodes 1 pretrain_gpt.py" + std::string(kModel) +
+                                       "--recompute-granularity selective --recompute-modules mlp moe_act");
+    CHECK(out.text.find("recompute_modules: \"activation\"") != std::string::npos);
+    CHECK(names(out.notes.left_out(), "--recompute-modules mlp, of dense layers alone"));
+}
+
+TEST_CASE("an encoder with a decoder is refused at its flag") {
+    CHECK(problem_of("pretrain_t5.py --encoder-num-layers 12 --decoder-num-layers 12 --hidden-size 64 "
+                     "--num-attention-heads 4")
+              .find("run.sh:1:40: error: --decoder-num-layers is of an encoder with a decoder") == 0);
+}
+
 TEST_CASE("a script that is none, is cut or lacks a value says what was expected") {
     CHECK(problem_of("").find("expected a command with flags") != std::string::npos);
     CHECK(problem_of("{\"a\": 1}").find("run.sh:1:1: error: expected a command with flags") != std::string::npos);

@@ -85,7 +85,7 @@ TEST_CASE("a network file of ASTRA-sim becomes a product of its dimensions") {
     CHECK(says(text, "hosts: 32\n"));
     CHECK(says(text, "{kind: ring, size: 4, link: 204800 MiB/s, latency: 50 ns}"));
     CHECK(says(text, "{kind: switch, size: 8, link: 51200 MiB/s, latency: 936.25 ns}"));
-    CHECK(problem_of("astra-network", "").find("topology:1:1: error: the file is empty") == 0);
+    CHECK(problem_of("astra-network", "").find("topology:1:1: error: expected 'topology', 'npus_count'") == 0);
     CHECK(problem_of("astra-network", "topology: [Ring]\nnpus_count: 4\n")
               .find("topology:2:13: error: expected the list 'npus_count'") == 0);
     CHECK(problem_of("astra-network", "topology: [Mesh]\nnpus_count: [4]\nbandwidth: [1]\nlatency: [1]\n")
