@@ -57,7 +57,8 @@ const std::vector<FlagGroup>& hf_key_groups() {
          "moe_layer_frequency moe_loss_weight moe_normalize_expert_weights moe_jitter_eps "
          "uniform_expert_assignment use_mixed_mlp_moe cla_share_factor xai_temperature_len "
          "attn_output_multiplier embedding_multiplier_scale output_multiplier_scale moe_layer_num_skipped "
-         "use_scaled_rope llama_4_scaling yarn hidden_act hidden_activation activation_function act_fn "
+         "use_scaled_rope llama_4_scaling yarn route_every_n routed_scale expert_parallel expert_model_parallel "
+         "hidden_act hidden_activation activation_function act_fn "
          "mlp_hidden_act gated_linear_unit original_position_embedding rope_ratio multi_query_attention "
          "use_pre_norm use_post_norm norm_before_gate norm_placement use_sconv longrope_factor"},
         {true, "how a router weighs its choices",
@@ -71,7 +72,6 @@ const std::vector<FlagGroup>& hf_key_groups() {
         {true, "layers that are counted elsewhere",
          "qk_head_dim expand ssm_cfg linear_conv_kernel_dim conv_kernel mamba_d_conv chunk_size mamba_chunk_size "
          "conv_L_cache mamba_expand mamba_inner_layernorms n_groups use_gated_mlp head_dim_swa use_sliding_window "
-         "layer_group_size "
          "max_num_images image_grid_pinpoints vision_feature_layer vision_feature_select_strategy thinker_config "
          "language_config "
          "use_unified_vision_chunk text_config llm_config projector_hidden_act multimodal_projector_bias "

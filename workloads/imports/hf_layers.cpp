@@ -151,6 +151,9 @@ class Layers {
         if (const auto list = config_.numbers("full_attn_idxs"); !list.empty()) {
             return at(list, Use::convolution);
         }
+        if (const std::int64_t n = config_.whole({"layer_group_size"}); n > 1) {
+            return every(n, Use::linear);
+        }
         if (const std::int64_t n = config_.whole({"full_attention_interval"}); n > 0) {
             return every(n, Use::linear);
         }

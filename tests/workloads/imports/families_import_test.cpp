@@ -119,6 +119,13 @@ TEST_CASE("values that a config.json leaves to its class are taken from there an
           }).find("'num_hidden_layers' is missing") != std::string::npos);
 }
 
+TEST_CASE("groups of linear layers with one of full attention are a plan of layers") {
+    const Imported out = import_text(R"({"hidden_size": 256, "num_hidden_layers": 10, "num_attention_heads": 4,
+        "vocab_size": 100, "layer_group_size": 5})");
+    CHECK(out.text.find("full_every: 5") != std::string::npos);
+    CHECK(says(out.notes.left_out(), "8 linear-attention layers"));
+}
+
 TEST_CASE("the language model may stand inside of two other parts") {
     const std::string omni = R"({"model_type": "qwen2_5_omni", "thinker_config": {"audio_config": {"d_model": 1280},
         "text_config": {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 8, "vocab_size": 1000}},
