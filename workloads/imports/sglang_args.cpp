@@ -52,6 +52,16 @@ std::int64_t usual_piece(double gib, bool old) {
                        : 16384;
 }
 
+// The same: sequences of the largest graph, by all tensor-parallel ranks.
+std::int64_t usual_graphs(double gib, std::int64_t ranks) {
+    const bool few = ranks < 4;
+    return gib < 20    ? 8
+           : gib < 35  ? (few ? 24 : 80)
+           : gib < 60  ? (few ? 32 : 160)
+           : gib < 160 ? (few ? 256 : 512)
+                       : 512;
+}
+
 ServingChoices choose_sglang(ServingLine& line) {
     GivenFlags& flags = line.flags;
     ServingChoices out;
@@ -63,17 +73,18 @@ ServingChoices choose_sglang(ServingLine& line) {
     const std::int64_t piece = usual_piece(gib, old);
     const std::string chunk = flags.text("chunk");
     const std::int64_t whole_prompts = flags.whole("token_budget", 1 << 20).value_or(16384);
-    const auto given = chunk == "-1" ? std::nullopt : flags.whole("chunk", 1 << 20);
-    out.token_budget = chunk == "-1" ? whole_prompts : given.value_or(piece);
+    const std::int64_t given = chunk == "-1" ? 0 : flags.whole("chunk", 1 << 20).value_or(0);
+    out.token_budget = chunk == "-1" ? whole_prompts : given > 0 ? given : piece;
     out.scheduler = flags.on("mixed") ? "chunked-prefill" : "vllm-v0";
     if (out.scheduler == "vllm-v0") {  // pieces of a prompt follow each other, so that it goes whole
         out.token_budget = std::max(out.token_budget, whole_prompts);
     }
     const auto sequences = flags.whole("sequences", 1 << 20);
     out.max_sequences = sequences ? std::max<std::int64_t>(1, *sequences / out.ranks.groups) : 2048;
-    note_batches(line, given || chunk == "-1" ? 0 : out.token_budget, sequences ? 0 : out.max_sequences);
+    note_batches(line, given > 0 || chunk == "-1" ? 0 : out.token_budget, sequences ? 0 : out.max_sequences);
     const std::int64_t ranks = out.ranks.tensor * out.ranks.groups;
-    const std::int64_t graphs = ranks < 4 ? 256 : 512;
+    const std::int64_t graphs =
+        std::max<std::int64_t>(1, flags.whole("graph_sequences", 1 << 20).value_or(usual_graphs(gib, ranks)));
     const std::int64_t old_graphs = gib < 24.4 ? 8 : ranks < 4 ? 80 : 160;
     out.graph_sequences = flags.whole("graph_sequences", 1 << 20).value_or(old ? old_graphs : 0);
     out.eager = flags.on("eager");
@@ -85,10 +96,14 @@ ServingChoices choose_sglang(ServingLine& line) {
     out.draft_tokens = drafts.empty() || drafts == "None" ? 0
                        : steps > 0                        ? steps
                                                           : std::max<std::int64_t>(1, tokens - 1);
-    // server_args.py: what activations, graphs and communicators take stays free.
-    const double kept =
-        std::max(10.0, static_cast<double>(piece) * 1.5 / 1024 + static_cast<double>(graphs) * 2 / 1024 +
-                           static_cast<double>(ranks * out.ranks.pipeline) / 8);
+    // server_args.py: what activations, graphs and communicators take stays free, in MiB.
+    const auto per_token = static_cast<double>(std::max<std::int64_t>(2048, given > 0 ? given : piece));
+    const auto largest = static_cast<double>(graphs);
+    double kept = per_token * 1.5 + largest * 2 + static_cast<double>(ranks * out.ranks.pipeline) * 128;
+    if (out.ranks.groups > 1) {
+        kept += largest * static_cast<double>(out.ranks.groups) * (graphs > 300 ? 4.5 : 3);
+    }
+    kept = std::max(gib > 60 ? 10.0 : 0.5, kept / 1024);
     const bool before_04 = version_before(line.version, {0, 4});
     const double old_share = ranks >= 16  ? 0.79
                              : ranks >= 8 ? (before_04 ? 0.83 : 0.81)
@@ -96,7 +111,7 @@ ServingChoices choose_sglang(ServingLine& line) {
                              : ranks >= 2 ? 0.87
                                           : 0.88;
     const auto memory = flags.number("memory");
-    out.memory = memory_share(line, old ? old_share : gib > 0 ? 1 - kept / gib : 0.88);
+    out.memory = memory_share(line, old ? old_share : gib > 0 ? std::max(0.05, 1 - kept / gib) : 0.88);
     if (!memory) {
         line.notes.assumed(fmt::format("{:.2f} of the memory for weights and cache, SGLang's default on {}", out.memory,
                                        line.node.device));

@@ -275,6 +275,13 @@ TEST_CASE("command lines of serving engines become scenarios that run") {
          "trtllm-bench --model meta-llama/Llama-3.1-8B --model_path /m throughput --dataset d.json --concurrency 16 "
          "--num_requests 32 --tp 2 --target_input_len 500 --target_output_len 100",
          {"clients: 16", "count: 32", "software: trtllm-bench-1.0", "tensor: 2", "fixed, mean: 500"}},
+        // What SGLang keeps free: activations of its pieces, the largest graph and, with data-parallel attention, padding.
+        {"sglang-args",
+         "python -m sglang.launch_server --model-path Qwen/Qwen3-8B --chunked-prefill-size 16384",
+         {"memory: 0.691"}},
+        {"sglang-args",
+         "python -m sglang.launch_server --model-path deepseek-ai/DeepSeek-R1 --tp 8 --dp 8 --enable-dp-attention",
+         {"groups: 8", "memory: 0.772"}},
         // Other load generators.
         {"vllm-args",
          "vllm serve Qwen/Qwen3-8B\nevalscope perf --parallel 8 16 --number 40 80 --model Qwen3-8B --dataset random "
