@@ -11,6 +11,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <utility>
+#include <vector>
 
 #include <unistd.h>
 
@@ -249,4 +251,30 @@ TEST_CASE("JSON of no known format, cut or empty files say what was expected") {
     CHECK(holds(problem_of("{\"metadata\": {\"benchmark_phase\": 3}, \"metrics\": {}}"), "a value of another type"));
     CHECK(holds(problem_of("{\"prompt_len\": 1e12, \"output_len\": 7}"), "request 1 has 1e+12 prompt tokens"));
     CHECK(holds(problem_of(std::string(100'000, '[')), "nested deeper than"));
+}
+
+TEST_CASE("traces of a line each are imported as requests, whatever names and separators their columns have") {
+    const auto import_text = [](const std::string& text) {
+        return import_file("requests", ImportInput::of_bytes("trace", text)).text;
+    };
+    const std::string wanted = "arrival_s,prompt,output\n0.000000,100,20\n0.500000,200,30\n";
+    for (const char* text :
+         {"TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.5,100,20\n2023-11-16 18:15:47.0,200,30\n",
+          "Timestamp,Model,Request tokens,Response tokens\n5,a,100,20\n5.5,a,200,30\n",
+          "arrived_at,num_prefill_tokens,num_decode_tokens\n0.0,100,20\n0.5,200,30\n",
+          "request_id,arrival_timestamp,prompt_size,token_size\n0,1.5,100,20\n1,2.0,200,30\n",
+          "input_toks\toutput_toks\tarrival_time_ns\n100\t20\t1000000000\n200\t30\t1500000000\n",
+          "Arrival_ms;Prompt_Len;Output_Len\r\n0;100;20\r\n500;200;30\r\n",
+          "{\"timestamp\": 0, \"input_length\": 100, \"output_length\": 20, \"hash_ids\": [1]}\n"
+          "{\"timestamp\": 500, \"input_length\": 200, \"output_length\": 30, \"hash_ids\": [2]}\n"}) {
+        CHECK_MESSAGE(import_text(text) == wanted, text);
+    }
+    for (const auto& [text, said] : std::vector<std::pair<const char*, const char*>>{
+             {"", "trace:1:1: error: expected results of a load generator, JSON lines or a trace in CSV, and the file"},
+             {"when,what\n1,2\n", "trace:1:1: error: expected JSON or a first line such as TIMESTAMP,ContextTokens"},
+             {"arrival_s,prompt,output\n1,2\n", "trace:2:1: error: 2 cells, but the header names 3 columns"},
+             {"arrival_s,prompt,output\n", "has no request"}}) {
+        const std::string problem = problems_when([&, given = text] { (void)import_text(given); });
+        CHECK_MESSAGE(problem.find(said) != std::string::npos, problem);
+    }
 }

@@ -13,10 +13,11 @@ extern const TraceFormat kBurstGptFormat;
 extern const TraceFormat kBailianFormat;
 extern const TraceFormat kMooncakeFormat;
 extern const TraceFormat kPlainFormat;
+extern const TraceFormat kNamedFormat;
 
 const std::vector<const TraceFormat*>& trace_format_table() {
     static const std::vector<const TraceFormat*> kTable = {
-        &kAzureFormat, &kBurstGptFormat, &kBailianFormat, &kMooncakeFormat, &kPlainFormat,
+        &kAzureFormat, &kBurstGptFormat, &kBailianFormat, &kMooncakeFormat, &kPlainFormat, &kNamedFormat,
     };
     return kTable;
 }
