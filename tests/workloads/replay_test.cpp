@@ -557,7 +557,7 @@ TEST_CASE("import: Nsight exports of copies alone, without a device's work, and 
         "streamId INTEGER);";
     CHECK(problem_of([&] {
               (void)exported("CREATE TABLE other (x INTEGER);");
-          }).find("is no export of Nsight Systems") != std::string::npos);
+          }).find("expected the table 'StringIds', and found 'other'") != std::string::npos);
     CHECK(problem_of([&] {
               (void)exported(strings + "CREATE TABLE OSRT_API (start INTEGER);");
           }).find("profile with 'nsys profile -t cuda'") != std::string::npos);
@@ -573,6 +573,20 @@ TEST_CASE("import: Nsight exports of copies alone, without a device's work, and 
     CHECK(problem_of([&] {
               (void)exported(strings + copies + "INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (100, 50, 0, 1, 7);");
           }).find("copy 'memcpy' at 100 ns ends before it starts") != std::string::npos);
+}
+
+TEST_CASE("import: what is wrong with a record is told with its place") {
+    const auto problem = [](const char* format, const std::string& bytes) {
+        return problem_of([&] { (void)import_file(format, ImportInput::of_bytes("trace.0.et", bytes)); });
+    };
+    CHECK(problem("goal", "").find("trace.0.et:1:1: error: expected 'num_ranks N'") == 0);
+    CHECK(problem("goal", "// a comment\n").find(":1:1: error: expected 'num_ranks N' before the blocks") !=
+          std::string::npos);
+    CHECK(problem("chakra", "").find("record 1 (byte 0): expected a Chakra execution trace") != std::string::npos);
+    const std::string chakra = text_of(sample("pair.0.et"));
+    const std::string cut = problem("chakra", chakra.substr(0, chakra.size() - 3));
+    CHECK_MESSAGE(cut.find("record ") != std::string::npos, cut);
+    CHECK_MESSAGE(cut.find("record 1 ") == std::string::npos, cut);
 }
 
 // Flips, drops and doubles bytes of valid files: a trace or a ConfigError, never anything else.

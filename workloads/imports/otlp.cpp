@@ -52,7 +52,7 @@ class OtlpReader {
     Imported run() {
         read_documents();
         if (spans_.empty()) {
-            fail(0,
+            fail(1,
                  "holds no span of a request: none has gen_ai.usage.prompt_tokens and completion_tokens, or "
                  "input_tokens and "
                  "output_tokens");

@@ -119,7 +119,11 @@ class RankReader {
 
   private:
     [[noreturn]] void fail(std::size_t at, const std::string& text) const {
-        throw ConfigError({Diagnostic{file_, 0, 0, fmt::format("byte {}: {}", at, text), ErrorCode::malformed_trace}});
+        // The head is record 1, and nodes follow it.
+        const auto nodes = std::count_if(places_.begin(), places_.end(), [&](std::size_t place) { return place < at; });
+        throw ConfigError(
+            {Diagnostic{file_, 0, 0, fmt::format("record {} (byte {}): {}", nodes + (at > 0 ? 2 : 1), at, text),
+                        ErrorCode::malformed_trace}});
     }
 
     void read_messages() {
@@ -152,7 +156,10 @@ class RankReader {
             at = start + length;
         }
         if (nodes_.empty()) {
-            fail(0, "holds no node");
+            fail(0, bytes_.empty()
+                        ? "expected a Chakra execution trace (protobuf messages, each behind its length), and the "
+                          "file is empty"
+                        : "expected nodes behind the head of a Chakra execution trace, and found none");
         }
     }
 

@@ -32,7 +32,9 @@ class Parser : TextLines {
             fail("the file ends inside the block of a rank");
         }
         if (trace_.ranks == 0 && problems() == 0) {
-            fail("the file does not say num_ranks");
+            fail_at(std::max(1, line()),
+                    line() == 0 ? "expected 'num_ranks N' and a block 'rank R { ... }' for each, and the file is empty"
+                                : "expected 'num_ranks N' before the blocks of ranks, and found none");
         }
         finish();
         return std::move(trace_);

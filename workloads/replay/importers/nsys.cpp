@@ -2,11 +2,13 @@
 
 #include "sim/base/error.hpp"
 #include "sim/base/input_file.hpp"
+#include "sim/base/text.hpp"
 #include "sim/record/sqlite_damage.hpp"
 #include "workloads/replay/activities.hpp"
 #include "workloads/replay/importers/program.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sqlite3.h>
 
 #include <algorithm>
@@ -14,6 +16,7 @@
 #include <set>
 #include <span>
 #include <unordered_map>
+#include <vector>
 
 namespace orrery::replay {
 
@@ -71,7 +74,7 @@ class Database {
             visit(raw);
         }
         if (status != SQLITE_DONE) {
-            fail(sqlite3_errmsg(handle_.get()));
+            fail(fmt::format("row {}: {}", rows + 1, sqlite3_errmsg(handle_.get())));
         }
     }
 
@@ -98,11 +101,17 @@ class NsysReader {
 
     ReplayTrace run() {
         if (!data_.has("StringIds")) {
-            data_.fail("is no export of Nsight Systems (nsys export --type sqlite)");
+            data_.fail(
+                fmt::format("is no export of Nsight Systems (nsys export --type sqlite): expected the table "
+                            "'StringIds', and found {}",
+                            data_.tables().empty() ? "no table" : named_tables()));
         }
         if (std::none_of(std::begin(kDeviceTables), std::end(kDeviceTables),
                          [&](const char* table) { return data_.has(table); })) {
-            data_.fail("holds no kernel or copy of a device: profile with 'nsys profile -t cuda'");
+            data_.fail(
+                fmt::format("holds no kernel or copy of a device: profile with 'nsys profile -t cuda' (expected one of "
+                            "the tables {}, and found {})",
+                            fmt::join(kDeviceTables, ", "), named_tables()));
         }
         choose_device();
         read_device_operations();
@@ -122,6 +131,18 @@ class NsysReader {
     [[nodiscard]] const ImportNotes& notes() const { return notes_; }
 
   private:
+    // The first tables of the file.
+    [[nodiscard]] std::string named_tables() const {
+        constexpr std::size_t kFew = 6;
+        std::vector<std::string> some;
+        for (const std::string& table : data_.tables()) {
+            if (some.size() < kFew) {
+                some.push_back("'" + printable(table, 60) + "'");
+            }
+        }
+        return fmt::format("{}{}", fmt::join(some, ", "), data_.tables().size() > kFew ? " and others" : "");
+    }
+
     static double seconds(sqlite3_stmt* row, int column) {
         return static_cast<double>(sqlite3_column_int64(row, column)) * 1e-9;
     }
