@@ -8,6 +8,8 @@
 
 #include "sim/base/error.hpp"
 #include "sim/base/input_file.hpp"
+#include "sim/base/text.hpp"
+#include "sim/config/units.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -37,7 +39,7 @@ const std::vector<FlagGroup>& deepspeed_groups() {
          "zero_optimization.stage3_gather_fp16_weights_on_model_save dataloader_drop_last data_types. timers. "
          "graph_harvesting"},
         {false, "sizes of buckets and of what is kept gathered; see software.gradient_bucket",
-         "zero_optimization.reduce_bucket_size zero_optimization.allgather_bucket_size "
+         "zero_optimization.allgather_bucket_size "
          "zero_optimization.allgather_partitions "
          "zero_optimization.reduce_scatter zero_optimization.contiguous_gradients zero_optimization.sub_group_size "
          "zero_optimization.stage3_prefetch_bucket_size zero_optimization.stage3_param_persistence_threshold "
@@ -151,7 +153,6 @@ class DeepSpeed {
             node = "dgx-h100";
             out_.notes.assumed("nodes of dgx-h100 (--node NAME; orrery list nodes)");
         }
-        out_.notes.assumed("kernels and host of PyTorch FSDP, as no preset of 'software' is DeepSpeed's");
         const std::int64_t in_node = std::min<std::int64_t>(gpus, per_node_);
         const std::string changes = (in_node == 8 ? "" : fmt::format(", gpus: {}", in_node)) +
                                     (tiers.empty() ? "" : host_of(tiers.find("nvme") != std::string::npos));
@@ -181,7 +182,7 @@ class DeepSpeed {
                  {"adapters", adapters_of()},
                  {"overlap",
                   config_.text({"zero_optimization.overlap_comm"}) != "false" && gpus > 1 ? "{data: true}" : ""}}) +
-            "software: pytorch-fsdp\n";
+            software();
         out_.scenario = true;
         out_.use = "'orrery run' as it is";
         config_.count(out_.notes, deepspeed_groups());
@@ -332,6 +333,26 @@ class DeepSpeed {
     }
 
     // Low-rank adapters, as one YAML value.
+    // A bucket of a size that the file says, in elements; "auto" is left to whoever fills it in.
+    std::string software() {
+        const std::string bucket = config_.text({"zero_optimization.reduce_bucket_size"});
+        double elements = 0;
+        if (bucket.empty() || bucket == "auto") {
+            return "software: deepspeed\n";
+        }
+        if (!parse_number(bucket, elements) || elements < 1 || elements > 1e12) {
+            throw ConfigError(
+                {config_.error({"zero_optimization.reduce_bucket_size"},
+                               fmt::format("expected 'zero_optimization.reduce_bucket_size' to be a number "
+                                           "of elements or \"auto\", and found '{}'",
+                                           printable(bucket, 60)))});
+        }
+        return fmt::format(
+            "software: {{preset: deepspeed, gradient_bucket: {{value: {:.0f}, how: spec, source: "
+            "reduce_bucket_size}}}}\n",
+            elements);
+    }
+
     std::string adapters_of() {
         const bool lora = written({"finetuning-type"}) == "lora" || says("use-lora") || says("use-peft");
         const auto rank = argument({"lora-rank", "lora-r"});
@@ -379,6 +400,13 @@ ConfigText read_json(const std::string& text, const std::string& name) {
 
 Imported read_deepspeed(const ImportInput& input) {
     const std::string text = input.bytes();
+    if (text.find_first_not_of(" \t\r\n\xEF\xBB\xBF") == std::string::npos) {
+        throw ConfigError(
+            {Diagnostic{input.path(), 1, 1,
+                        "expected a DeepSpeed configuration in JSON, or a command line that names one with "
+                        "--deepspeed, and the file is empty",
+                        ErrorCode::malformed_trace}});
+    }
     if (is_json(text)) {
         const std::string line = input.option("line");
         std::optional<CommandText> arguments;

@@ -142,7 +142,7 @@ TEST_CASE("a torchtitan configuration that is none or names no preset says so at
 TEST_CASE("a DeepSpeed configuration takes model and batch from the line beside it") {
     const std::string zero =
         R"({"fp16": {"enabled": "auto"}, "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 3, "overlap_comm": true,
-        "reduce_bucket_size": "auto"}, "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "odd": 1})";
+        "reduce_bucket_size": "auto", "stage3_prefetch_bucket_size": "auto"}, "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "odd": 1})";
     const std::string line =
         "deepspeed --num_gpus 4 train.py --model_name_or_path meta-llama/Llama-2-7b-hf --per_device_train_batch_size 2 "
         "--gradient_accumulation_steps 8 --gradient_checkpointing True --bf16 True --max_seq_length 4096 "
@@ -167,6 +167,13 @@ TEST_CASE("a DeepSpeed configuration takes model and batch from the line beside 
         "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "nvme"}}})",
                     {{"model", "llama-2-7b"}});
     CHECK(says(offload, "offload: {optimizer: {tier: dram}, gradients: {tier: dram}, parameters: {tier: nvme}}"));
+    CHECK(says(text, "software: deepspeed"));
+    CHECK(says(scenario_of("deepspeed",
+                           R"({"bf16": {"enabled": true}, "zero_optimization": {"stage": 2, "reduce_bucket_size": 2e8},
+                               "train_micro_batch_size_per_gpu": 1})",
+                           {{"model", "llama-2-7b"}}),
+               "software: {preset: deepspeed, gradient_bucket: {value: 200000000, how: spec, source: "
+               "reduce_bucket_size}}"));
     const std::string lora = scenario_of(
         "deepspeed", zero, {{"line", line + " --finetuning_type lora --lora_rank 16 --lora_target q_proj,v_proj"}});
     CHECK(says(lora, "adapters: {rank: 16, modules: \"query,value\"}"));
@@ -181,7 +188,11 @@ TEST_CASE("a DeepSpeed configuration that is none or lacks something says what w
     CHECK(problem_of("deepspeed", "{\"zero_optimization\": {\"stage\": 7}}", {{"model", "llama-2-7b"}})
               .find("expected 'zero_optimization.stage' to be a whole number from 0 to 3, and found '7'") !=
           std::string::npos);
-    CHECK(problem_of("deepspeed", "").find("expected a command with flags") != std::string::npos);
+    CHECK(problem_of("deepspeed", "").find("config:1:1: error: expected a DeepSpeed configuration in JSON") == 0);
+    CHECK(problem_of("deepspeed", R"({"zero_optimization": {"stage": 2, "reduce_bucket_size": "big"}})",
+                     {{"model", "llama-2-7b"}})
+              .find("config:1:36: error: expected 'zero_optimization.reduce_bucket_size' to be a number of elements") ==
+          0);
     CHECK(problem_of("deepspeed", "python train.py --deepspeed none.json")
               .find("config:1:17: error: names 'none.json'") == 0);
     CHECK(problem_of(
