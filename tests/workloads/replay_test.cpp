@@ -12,6 +12,7 @@
 #include <sqlite3.h>
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -587,6 +588,61 @@ TEST_CASE("import: what is wrong with a record is told with its place") {
     const std::string cut = problem("chakra", chakra.substr(0, chakra.size() - 3));
     CHECK_MESSAGE(cut.find("record ") != std::string::npos, cut);
     CHECK_MESSAGE(cut.find("record 1 ") == std::string::npos, cut);
+}
+
+TEST_CASE("import: kernels of rocprof and rocprofv3 in CSV, of the device that was busy longest") {
+    const std::string header =
+        "\"Kind\",\"Agent_Id\",\"Queue_Id\",\"Stream_Id\",\"Kernel_Name\",\"Correlation_Id\",\"Start_Timestamp\","
+        "\"End_Timestamp\"\r\n";
+    std::string rows;
+    for (const auto& [agent, stream, start, end] : {std::array{4, 1, 100, 800}, {4, 2, 900, 1000}, {5, 1, 100, 200}}) {
+        rows += fmt::format(R"row("KERNEL_DISPATCH","Agent {}",1,{},"void f<int, 3>(""x"")",{},17900000000000{:05},)row"
+                            "17900000000000{:05}\r\n",
+                            agent, stream, start, start, end);
+    }
+    const auto imported = [](const std::string& bytes) {
+        return import_file("rocprof", ImportInput::of_bytes("k.csv", bytes)).text;
+    };
+    const std::string text = imported(header + rows);
+    CHECK_MESSAGE(text.find("# recorded_ns: 900\n") != std::string::npos, text);
+    CHECK(text.find("# device: Agent 4\n") != std::string::npos);
+    CHECK(text.find("lane,stream 1\n") != std::string::npos);
+    CHECK(text.find("void f<int  3>(\"x\"),700,") != std::string::npos);
+    const std::string old = "\"Index\",\"KernelName\",\"gpu-id\",\"queue-id\",\"BeginNs\",\"EndNs\"\n";
+    CHECK(imported(old + "0,\"a\",1,0,100,200\n1,\"b\",1,0,250,300\n").find("recorded_ns: 200\n") != std::string::npos);
+    const auto problem = [&](const std::string& bytes) { return problem_of([&] { (void)imported(bytes); }); };
+    CHECK(problem("").find("k.csv:1:1: error: expected a header with Kernel_Name") == 0);
+    CHECK(problem("a,b\n").find("the first line is 'a,b'") != std::string::npos);
+    CHECK(problem(header).find("holds a header and no kernel") != std::string::npos);
+    CHECK(problem(header + rows.substr(0, rows.size() - 30)).find("k.csv:4:1") == 0);
+    CHECK(problem(old + "0,a,1,0,100,soon\n").find("k.csv:2:1: error: a time is a whole number") == 0);
+    CHECK(problem(old + "0,a,1,0,100,50\n").find("'a' ends before it starts") != std::string::npos);
+}
+
+TEST_CASE("import: operations of a JAX profile, not the modules and host calls that hold them again") {
+    const std::string head =
+        R"({"traceEvents": [{"ph": "M", "pid": 1, "name": "process_name", "args": {"name": "/device:GPU:0"}},
+{"ph": "M", "pid": 1, "tid": 13, "name": "thread_name", "args": {"name": "Stream #13"}},
+{"ph": "M", "pid": 1, "tid": 2, "name": "thread_name", "args": {"name": "XLA Modules"}},
+{"ph": "X", "pid": 1, "tid": 2, "ts": 100, "dur": 60, "name": "jit_step"}, {},
+{"ph": "X", "pid": 701, "tid": 1, "ts": 1, "dur": 2, "name": "host"})";
+    const auto imported = [](const std::string& bytes) {
+        return import_file("jax-profile", ImportInput::of_bytes("t.json", bytes)).text;
+    };
+    const std::string text = imported(head + R"(,
+{"ph": "X", "pid": 1, "tid": 13, "ts": 100.5, "dur": 8.5, "name": "fusion.1", "args": {"correlation_id": 1}},
+{"ph": "X", "pid": 1, "tid": 13, "ts": 110.5, "dur": 2, "name": "fusion.2", "args": {"correlation_id": 1e300}}]})");
+    CHECK_MESSAGE(text.find("# recorded_ns: 12000\n") != std::string::npos, text);
+    CHECK(text.find("fusion.2") != std::string::npos);
+    CHECK(text.find("jit_step") == std::string::npos);
+    const auto problem = [&](const std::string& bytes) { return problem_of([&] { (void)imported(bytes); }); };
+    CHECK(problem("").find("and the file is empty") != std::string::npos);
+    CHECK(problem("\n\x0a").find("t.json:1:1: error: expected the Chrome trace of a JAX profile") == 0);
+    CHECK(problem("{}").find("found no 'traceEvents'") != std::string::npos);
+    CHECK(problem(head + "]}").find("found no operation of one among 6 events") != std::string::npos);
+    CHECK(problem(head).find("is no JSON") != std::string::npos);
+    CHECK(problem(head + R"(, {"ph": "X", "pid": 1, "tid": 13, "ts": 5, "dur": -1, "name": "f"}]})")
+              .find("event 7 ('f') has a time below zero") != std::string::npos);
 }
 
 // Flips, drops and doubles bytes of valid files: a trace or a ConfigError, never anything else.

@@ -19,6 +19,8 @@ extern const Importer kNsysImporter;
 extern const Importer kChakraImporter;
 extern const Importer kGoalImporter;
 extern const Importer kAicbImporter;
+extern const Importer kRocprofImporter;
+extern const Importer kJaxImporter;
 
 }  // namespace orrery::replay
 
@@ -52,6 +54,7 @@ const std::vector<const Importer*>& importer_table() {
         &kGraphMlImporter,    &kInfraGraphImporter,   &kHtsimImporter,       &kRequestsImporter,
         &kTorchtitanImporter, &kDeepSpeedImporter,    &kNemoImporter,        &kAutomodelImporter,
         &kRlImporter,         &kAstraNetworkImporter, &kNvidiaTopoImporter,  &kNcclTopologyImporter,
+        &kRocprofImporter,    &kJaxImporter,
     };
     return kTable;
 }
