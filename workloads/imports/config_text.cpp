@@ -182,7 +182,8 @@ std::optional<YamlNode> read_overrides(const std::string& text, const std::strin
                     std::string::npos;
             if (plain && word.unset.empty()) {
                 try {
-                    apply_override(root, word.text.substr(start));
+                    const bool empty = equals + 1 == word.text.size();  // to Hydra a text of no letters
+                    apply_override(root, word.text.substr(start) + (empty ? "''" : ""));
                 } catch (const ConfigError& error) {
                     throw ConfigError({diagnostic_at(name, text, word.at, error.diagnostics().front().text)});
                 }

@@ -347,7 +347,7 @@ YamlLines plan_of(CommandText& flags, const Degrees& degrees, std::int64_t data,
     if (flags.has("pipeline-model-parallel-layout")) {
         chunks = (1 + std::count(stages.begin(), stages.end(), ',')) / degrees.pipeline;
     }
-    const bool experts = flags.has("num-experts");
+    const bool experts = flags.whole({"num-experts"}).value_or(1) > 1;
     const std::int64_t micro = flags.whole({"micro-batch-size"}, 1e6).value_or(1);
     const bool sequence = flags.has("sequence-parallel");
     if (experts && degrees.tensor > 1 && !sequence) {
@@ -373,7 +373,7 @@ YamlLines plan_of(CommandText& flags, const Degrees& degrees, std::int64_t data,
         {"context_inner", degrees.context > 1 ? yaml_number(flags.whole({"hierarchical-context-parallel-sizes"})) : ""},
         {"data", std::to_string(data)},
         {"spread", flags.has("use-tp-pp-dp-mapping") && degrees.pipeline > 1 && data > 1 ? "replicas" : ""},
-        {"expert", yaml_number(flags.whole({"expert-model-parallel-size"}))},
+        {"expert", yaml_number(flags.whole({"expert-model-parallel-size", "moe-expert-parallel-size"}))},
         {"expert_tensor",
          experts ? std::to_string(flags.whole({"expert-tensor-parallel-size"}).value_or(degrees.tensor)) : ""},
         {"dispatch", dispatch_of(flags, experts)},

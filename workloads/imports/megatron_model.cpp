@@ -126,7 +126,7 @@ Chosen chosen_layers(CommandText& flags, const std::string& flag, std::int64_t l
 // Routed experts of a layer, as one YAML value; empty when there are none.
 std::string experts_of(CommandText& flags, std::int64_t layers, ImportNotes& notes) {
     const std::optional<std::int64_t> count = flags.whole({"num-experts"});
-    if (!count) {
+    if (!count || *count == 1) {  // one expert: to Megatron-DeepSpeed a layer without
         return "";
     }
     std::optional<std::int64_t> width = flags.whole({"moe-ffn-hidden-size"});
@@ -137,8 +137,8 @@ std::string experts_of(CommandText& flags, std::int64_t layers, ImportNotes& not
         notes.assumed("experts four times as wide as the model, as Megatron-LM does without --ffn-hidden-size");
         width = 4 * flags.whole({"hidden-size"}).value_or(0);
     }
-    std::string text =
-        fmt::format("{{count: {}, topk: {}, ffn: {}", *count, flags.whole({"moe-router-topk"}).value_or(2), *width);
+    std::string text = fmt::format("{{count: {}, topk: {}, ffn: {}", *count,
+                                   flags.whole({"moe-router-topk", "topk"}).value_or(2), *width);
     const std::pair<const char*, const char*> others[] = {{"shared", "moe-shared-expert-intermediate-size"},
                                                           {"groups", "moe-router-num-groups"},
                                                           {"group_topk", "moe-router-group-topk"}};

@@ -317,9 +317,16 @@ class RlConfig {
                             "samples do not divide",
                             global, batch, data, micro));
         }
-        const bool checkpoints = config_.is_true({"actor_rollout_ref.model.enable_gradient_checkpointing",
-                                                  "policy.dtensor_cfg.activation_checkpointing",
+        // The default of verl's models on FSDP.
+        const bool critic = std::string_view(role) == "critic";
+        const std::string checkpointing = critic ? "critic.model.enable_gradient_checkpointing"
+                                                 : "actor_rollout_ref.model.enable_gradient_checkpointing";
+        const bool checkpoints = (verl_ && !megatron && config_.text({checkpointing}).empty()) ||
+                                 config_.is_true({checkpointing, "policy.dtensor_cfg.activation_checkpointing",
                                                   "policy.megatron_cfg.activation_checkpointing"});
+        if (critic && !megatron && data > 1) {
+            out_.notes.left_out("weights of the critic that are cut over its ranks (zero: 2 in place of 3)");
+        }
         out_.text += fmt::format(
             "  - role: {}\n    nodes: {}\n    offload: true\n    scenario:\n      kind: training\n      model: "
             "{{preset: {}, sequence: {}}}\n      plan: {{tensor: {}, pipeline: {}{}{}, data: {}, micro_batch: {}, "
@@ -328,7 +335,11 @@ class RlConfig {
             context > 1 ? fmt::format(", context: {}, context_exchange: {}", context, megatron ? "ring" : "all-to-all")
                         : "",
             expert > 1 ? fmt::format(", expert: {}, expert_tensor: {}", expert, expert_tensor) : "", data, micro,
-            global, updates && data > 1 ? fmt::format(", zero: {}", megatron ? 1 : 3) : "",
+            global,
+            updates && data > 1 ? fmt::format(", zero: {}", megatron ? 1
+                                                            : critic ? 2
+                                                                     : 3)
+                                : "",
             updates && checkpoints ? ", recompute: full" : "", tensor > 1 ? ", sequence_parallel: true" : "");
     }
 

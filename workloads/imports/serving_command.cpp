@@ -154,6 +154,15 @@ class Importing {
                 name = flag.value;
             }
         }
+        // Of a path below a folder that is not known here, the name stands behind the folder.
+        const std::string below =
+            name.rfind('$', 0) == 0 && name.find('/') != std::string::npos && name.find('$', 1) == std::string::npos
+                ? name.substr(name.find('/'))
+                : "";
+        if (!below.empty() && find_checkpoint(below, data_)) {
+            name = below;
+            unset.clear();
+        }
         if (!unset.empty()) {
             const std::string tested = client == nullptr ? "" : client->flags.text("model");
             if (tested.empty()) {
@@ -180,6 +189,10 @@ class Importing {
             checkpoint = find_checkpoint(served, data_);  // of a folder that is called otherwise
             out.name = served;
         }
+        if (const std::string outside = mounted(word); !checkpoint && !model_word(outside).empty()) {
+            checkpoint = find_checkpoint(outside, data_);
+            out.name = model_word(outside);
+        }
         if (!checkpoint) {
             Diagnostic unknown = model_error(
                 server,
@@ -197,6 +210,22 @@ class Importing {
         out.experts = spec.experts.count > 0;
         out.sequence = spec.sequence;
         return out;
+    }
+
+    // The path outside of a container of one inside, where the text mounts one above it: "-v /models/qwen3-8b:/model". Empty: none.
+    [[nodiscard]] std::string mounted(const std::string& inside) const {
+        const std::string& text = commands_.text();
+        for (std::size_t end = inside.size(); end > 1 && inside[0] == '/'; end = inside.rfind('/', end - 1)) {
+            const std::string folder = ":" + inside.substr(0, end);
+            for (std::size_t at = text.find(folder); at != std::string::npos; at = text.find(folder, at + 1)) {
+                const char behind = at + folder.size() < text.size() ? text[at + folder.size()] : ' ';
+                const std::size_t start = text.find_last_of(" \t\n'\"=", at) + 1;
+                if (start < at && std::string_view(" \t\r\n'\":").find(behind) != std::string_view::npos) {
+                    return text.substr(start, at - start) + inside.substr(end);
+                }
+            }
+        }
+        return "";
     }
 
     // By a config.json.

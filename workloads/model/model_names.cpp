@@ -111,10 +111,25 @@ std::vector<NameRow> read_names(const DataDirectory& data) {
     return out;
 }
 
-const NameRow* row_of(const std::vector<NameRow>& rows, const std::string& owner, const std::string& name) {
+// A name without what folders spell otherwise: the dashes between letters and digits.
+std::string joined(const std::string& name) {
+    std::string out;
+    for (std::size_t i = 0; i < name.size(); ++i) {
+        const auto digit = [&](std::size_t at) { return std::isdigit(static_cast<unsigned char>(name[at])) != 0; };
+        if (name[i] != '-' || i == 0 || i + 1 == name.size() || digit(i - 1) == digit(i + 1)) {
+            out += name[i];
+        }
+    }
+    return out;
+}
+
+// Compares without these dashes where `loose` is set.
+const NameRow* row_of(const std::vector<NameRow>& rows, const std::string& owner, const std::string& name, bool loose) {
     const NameRow* found = nullptr;
+    const std::string wanted = loose ? joined(name) : name;
     for (const NameRow& row : rows) {
-        if (!row.rule() && row.text == name && (row.owner == owner || found == nullptr)) {
+        if (!row.rule() && (loose ? joined(row.text) : row.text) == wanted &&
+            (row.owner == owner || found == nullptr)) {
             const bool exact = row.owner == owner;
             found = &row;
             if (exact) {
@@ -175,8 +190,7 @@ std::string checkpoint_id(std::string name) {
     return name;
 }
 
-std::optional<NamedCheckpoint> find_checkpoint(const std::string& written, const DataDirectory& data) {
-    const std::string name = checkpoint_id(written);
+static std::optional<NamedCheckpoint> checkpoint_of(const std::string& name, const DataDirectory& data, bool loose) {
     const std::vector<std::string> presets = data.names(kModelPresets);
     const auto known = [&](const std::string& preset) {
         return std::binary_search(presets.begin(), presets.end(), preset);
@@ -187,18 +201,25 @@ std::optional<NamedCheckpoint> find_checkpoint(const std::string& written, const
     const std::size_t slash = name.rfind('/');
     const std::string owner = slash == std::string::npos ? "" : lower(name.substr(0, slash));
     std::string rest = lower(slash == std::string::npos ? name : name.substr(slash + 1));
+    if (loose) {
+        std::replace(rest.begin(), rest.end(), '_', '-');
+    }
     const std::vector<NameRow> rows = read_names(data);
     const NameRow* format = nullptr;  // the rule that says the precision: the last suffix
     std::string left_out;
     for (;;) {
         NamedCheckpoint out;
-        if (const NameRow* row = row_of(rows, owner, rest)) {
+        if (const NameRow* row = row_of(rows, owner, rest, loose)) {
             if (!known(row->of.preset)) {
                 throw ConfigError({row->mark.error(fmt::format("'{}' is no preset of a model", row->of.preset))});
             }
             out = row->of;
         } else if (known(rest)) {
             out.preset = rest;
+        } else if (loose) {
+            const auto same = std::find_if(presets.begin(), presets.end(),
+                                           [&](const std::string& preset) { return joined(preset) == joined(rest); });
+            out.preset = same == presets.end() ? "" : *same;
         }
         if (!out.preset.empty()) {
             const bool experts = data.preset(kModelPresets, out.preset)->find("experts") != nullptr;
@@ -228,6 +249,12 @@ std::optional<NamedCheckpoint> find_checkpoint(const std::string& written, const
         left_out = rule->of.left_out.empty() ? left_out : rule->of.left_out;
         rest = rule->prefix ? rest.substr(rule->text.size()) : rest.substr(0, rest.size() - rule->text.size());
     }
+}
+
+std::optional<NamedCheckpoint> find_checkpoint(const std::string& written, const DataDirectory& data) {
+    const std::string name = checkpoint_id(written);
+    std::optional<NamedCheckpoint> out = checkpoint_of(name, data, false);
+    return out ? out : checkpoint_of(name, data, true);
 }
 
 std::vector<ModelSource> model_sources(const DataDirectory& data) {

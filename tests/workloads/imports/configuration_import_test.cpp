@@ -331,7 +331,12 @@ TEST_CASE("overrides of verl and NeMo-RL become steps of reinforcement learning"
           "most: 1024", "role: reference", "data: 16, micro_batch: 2, global_batch: 128", "zero: 3"}) {
         CHECK_MESSAGE(says(text, part), std::string(part) << "\n" << text);
     }
-    CHECK(says(read(verl + " algorithm.adv_estimator=gae"), "role: critic"));
+    CHECK(says(text, "zero: 3, recompute: full"));
+    CHECK_FALSE(says(read(verl + " actor_rollout_ref.model.enable_gradient_checkpointing=False"), "recompute"));
+    CHECK(says(read(verl + " actor_rollout_ref.env.name=$1"), "kind: rl"));
+    const std::string critic = read(verl + " algorithm.adv_estimator=gae");
+    CHECK(says(critic, "role: critic"));
+    CHECK(says(critic, "zero: 2"));  // a scenario has no forward passes of weights that are cut
     CHECK(says(read(verl + " actor_rollout_ref.actor.ulysses_sequence_parallel_size=4"),
                "context: 4, context_exchange: all-to-all, data: 4"));
     const std::string nemo = read(

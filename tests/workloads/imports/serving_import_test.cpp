@@ -301,6 +301,12 @@ TEST_CASE("command lines of serving engines become scenarios that run") {
         {"vllm-args", "vllm serve s3://bucket/Qwen3-8B", {"model: bucket/Qwen3-8B"}},
         {"vllm-args", "vllm serve ~/hub/models--Qwen--Qwen3-8B/snapshots/ab", {"model: Qwen/Qwen3-8B"}},
         {"vllm-args", "vllm serve unsloth/Qwen3-0.6B-GGUF:Q4_K_M", {"model: unsloth/Qwen3-0.6B.Q4_K_M"}},
+        {"vllm-args", "vllm serve $MODELS/hub/Qwen/Qwen3-8B", {"model: /hub/Qwen/Qwen3-8B"}},
+        {"vllm-args", "vllm serve /models/llama3.1_8B", {"model: /models/llama3.1_8B"}},
+        {"vllm-args",
+         "docker run -v /data/models--Qwen--Qwen3-8B:/app/model:ro ours/vllm bash -c \"vllm serve -tp 2 "
+         "/app/model/snapshots/ab/\"",
+         {"model: Qwen/Qwen3-8B", "tensor: 2"}},
     };
     check_runs(lines);
 }
