@@ -41,6 +41,7 @@ extern const Importer kHuggingFaceImporter;
 extern const Importer kGraphCsvImporter;
 extern const Importer kGraphMlImporter;
 extern const Importer kInfraGraphImporter;
+extern const Importer kSimaiTopologyImporter;
 extern const Importer kHtsimImporter;
 extern const Importer kAstraNetworkImporter;
 extern const Importer kNvidiaTopoImporter;
@@ -48,13 +49,13 @@ extern const Importer kNcclTopologyImporter;
 
 const std::vector<const Importer*>& importer_table() {
     static const std::vector<const Importer*> kTable = {
-        &kPyTorchImporter,    &kNsysImporter,         &kChakraImporter,      &kGoalImporter,
-        &kAicbImporter,       &kOtlpImporter,         &kMegatronImporter,    &kVllmImporter,
-        &kSglangImporter,     &kTensorRtLlmImporter,  &kHuggingFaceImporter, &kGraphCsvImporter,
-        &kGraphMlImporter,    &kInfraGraphImporter,   &kHtsimImporter,       &kRequestsImporter,
-        &kTorchtitanImporter, &kDeepSpeedImporter,    &kNemoImporter,        &kAutomodelImporter,
-        &kRlImporter,         &kAstraNetworkImporter, &kNvidiaTopoImporter,  &kNcclTopologyImporter,
-        &kRocprofImporter,    &kJaxImporter,
+        &kPyTorchImporter,      &kNsysImporter,        &kChakraImporter,        &kGoalImporter,
+        &kAicbImporter,         &kOtlpImporter,        &kMegatronImporter,      &kVllmImporter,
+        &kSglangImporter,       &kTensorRtLlmImporter, &kHuggingFaceImporter,   &kGraphCsvImporter,
+        &kGraphMlImporter,      &kInfraGraphImporter,  &kSimaiTopologyImporter, &kHtsimImporter,
+        &kRequestsImporter,     &kTorchtitanImporter,  &kDeepSpeedImporter,     &kNemoImporter,
+        &kAutomodelImporter,    &kRlImporter,          &kAstraNetworkImporter,  &kNvidiaTopoImporter,
+        &kNcclTopologyImporter, &kRocprofImporter,     &kJaxImporter,
     };
     return kTable;
 }

@@ -277,3 +277,28 @@ TEST_CASE("links that say a thing twice, in no unit or below zero are refused wi
     CHECK(refused("graph-csv", "from,to,gbps,latency\na,s,1,-1 us\nb,s,1,1 us\n").find("input:2:1: error: ") !=
           std::string::npos);
 }
+
+TEST_CASE("a topology of SimAI becomes a graph of its GPUs and switches") {
+    const auto read = [](const std::string& text) {
+        return import_file("simai-topology", ImportInput::of_bytes("topo", text)).text;
+    };
+    const std::string head = "7 2 2 1 8 A100\n4 5 6\n";
+    const std::string inside =
+        "0 4 2400Gbps 0.000025ms 0\n1 4 2400Gbps 0.000025ms 0\n2 5 2400Gbps 0.000025ms 0\n"
+        "3 5 2400Gbps 0.000025ms 0\n";
+    std::string nics;
+    for (int gpu = 0; gpu < 4; ++gpu) {
+        nics += std::to_string(gpu) + " 6 400Gbps 0.0005ms 0\n";
+    }
+    const std::string text = read(head + inside + nics);
+    for (const char* part : {"hosts: 4", "link: 50000000000 B/s", "nodes: 4}"}) {
+        CHECK_MESSAGE(text.find(part) != std::string::npos, text);
+    }
+    const auto problem = [&](const std::string& bytes) { return problems_when([&] { (void)read(bytes); }); };
+    CHECK(problem("").find("topo:1:1: error: expected a topology of SimAI") == 0);
+    CHECK(problem("from,to\na,b\n").find("and found 'from,to'") != std::string::npos);
+    CHECK(problem(head).find("topo:2:1: error: expected the numbers of 3 switches") == 0);
+    CHECK(problem(head + inside).find("says 8 links, and the file has 4") != std::string::npos);
+    CHECK(problem(head + inside + nics + "0 9 400Gbps 0.0005ms 0\n").find("topo:11:1: error: expected a link") == 0);
+    CHECK(problem(head + inside + nics + "0 6 fast 0.0005ms 0\n").find("topo:11:1") == 0);
+}
