@@ -106,37 +106,46 @@ TEST_CASE("no folders include each other in a circle, headers and sources togeth
     }
 }
 
-TEST_CASE("serving: folders know those before them, and no more than four files know each other") {
-    // As workloads/serving/part.hpp says it; "" are the files of the folder itself.
-    const std::vector<std::string> order = {"requests", "engine", "schedulers", "routers",  "cost",   "",
-                                            "metrics",  "fleet",  "front_end",  "transfer", "cluster"};
-    const std::string base = "workloads/serving/";
-    const auto floor_of = [&](const std::string& file) {
-        const std::string below = file.substr(base.size());
-        const std::size_t slash = below.find('/');
-        const std::string folder = slash == std::string::npos ? "" : below.substr(0, slash);
-        const auto found = std::find(order.begin(), order.end(), folder);
-        REQUIRE_MESSAGE(found != order.end(), file << " is in a folder that has no place in the order");
-        return found - order.begin();
+TEST_CASE("folders of training and serving know those before them, and no more than four files know each other") {
+    struct Rooms {
+        std::string base;
+        std::vector<std::string> order;  // "" are the files of the folder itself
     };
-    const auto room_of = [](const std::string& file) { return file.substr(0, file.rfind('.')); };
-    Uses uses;  // by file, header and source together
-    each_source({"workloads/serving"}, [&](const std::string& path, const std::string& text) {
-        for (const std::string& include : includes(text)) {
-            if (include.starts_with(base)) {
-                CHECK_MESSAGE(floor_of(include) <= floor_of(path), path << " includes " << include << " above it");
-                if (room_of(include) != room_of(path)) {
-                    uses[room_of(path)].emplace(room_of(include), path);
+    // As workloads/serving/part.hpp and workloads/training/README.md say it.
+    for (const Rooms& rooms :
+         {Rooms{"workloads/serving/",
+                {"requests", "engine", "schedulers", "routers", "cost", "", "metrics", "fleet", "front_end", "transfer",
+                 "cluster"}},
+          Rooms{"workloads/training/",
+                {"programs", "schedules", "plan", "features", "passes", "memory", "lowering", "simulation"}}}) {
+        const auto floor_of = [&](const std::string& file) {
+            const std::string below = file.substr(rooms.base.size());
+            const std::size_t slash = below.find('/');
+            const std::string folder = slash == std::string::npos ? "" : below.substr(0, slash);
+            const auto found = std::find(rooms.order.begin(), rooms.order.end(), folder);
+            REQUIRE_MESSAGE(found != rooms.order.end(), file << " is in a folder that has no place in the order");
+            return found - rooms.order.begin();
+        };
+        const auto room_of = [](const std::string& file) { return file.substr(0, file.rfind('.')); };
+        Uses uses;  // by file, header and source together
+        each_source({rooms.base.substr(0, rooms.base.size() - 1)}, [&](const std::string& path,
+                                                                       const std::string& text) {
+            for (const std::string& include : includes(text)) {
+                if (include.starts_with(rooms.base)) {
+                    CHECK_MESSAGE(floor_of(include) <= floor_of(path), path << " includes " << include << " above it");
+                    if (room_of(include) != room_of(path)) {
+                        uses[room_of(path)].emplace(room_of(include), path);
+                    }
                 }
             }
-        }
-    });
-    const Uses reached = all_reached(uses);
-    for (const auto& [room, all] : reached) {
-        const auto back = std::count_if(all.begin(), all.end(), [&, &own = room](const auto& other) {
-            return reached.contains(other.first) && reached.at(other.first).contains(own);
         });
-        CHECK_MESSAGE(back <= 4, room << " is one of " << back << " files that know each other");
+        const Uses reached = all_reached(uses);
+        for (const auto& [room, all] : reached) {
+            const auto back = std::count_if(all.begin(), all.end(), [&, &own = room](const auto& other) {
+                return reached.contains(other.first) && reached.at(other.first).contains(own);
+            });
+            CHECK_MESSAGE(back <= 4, room << " is one of " << back << " files that know each other");
+        }
     }
 }
 
