@@ -5,7 +5,7 @@
 // modelled, a fixed time per layer; where no captured graph is replayed, at least what the host takes to launch every layer's
 // kernels (a graph computes as many sequences as it was captured for; graphs between two attentions leave little to launch); and
 // the host's own work (scheduling, input tables, sampling, detokenisation), which waits for the device and lets it wait, or runs
-// beside it where the engine schedules ahead (what comes meanwhile then misses that iteration: cluster/fleet.hpp).
+// beside it where the engine schedules ahead (what comes meanwhile then misses that iteration: cluster/pipelines.hpp).
 // Engines that compile their models, or fuse by hand, run norms, rotary embeddings and activations in kernels of their own (`compiled`):
 // the public rows of A100 and H100 time those of 2023 one by one, 5 to 6 us each, where vLLM 0.19 takes 2 (LLMServingSim, RTX 4090), so
 // that none takes longer than a kernel's start and its bytes. Libraries that try their kernels for each shape (`tuned`) do not take
