@@ -90,9 +90,9 @@ std::string errors_of(const std::string& text) {
 
 TEST_CASE("what a reference's plan says of training is a note of the run, as it runs forward alone") {
     std::string text = scenario_text("");
-    text.replace(text.find("micro_batch: 1"), 14, "micro_batch: 1, recompute: full, zero: 1");
+    text.replace(text.find("micro_batch: 1"), 14, "micro_batch: 1, recompute: full, zero: 1, host_checkpoints: {}");
     const Summary noted = run_text(text);
-    for (const char* key : {"recompute", "zero"}) {
+    for (const char* key : {"recompute", "zero", "host_checkpoints"}) {
         const std::string note = fmt::format("reference: 'plan.{}' has no effect: this model is not trained", key);
         CHECK_MESSAGE(std::count_if(noted.notes.begin(), noted.notes.end(),
                                     [&](const std::string& one) { return one.find(note) == 0; }) == 1,

@@ -578,17 +578,25 @@ void check_weights(const RlSpec& rl, const std::vector<RlPart>& jobs, const Mark
 
 // Keys that a model without training has no use for.
 std::vector<std::string> without_effect_forward(const PlanSpec& plan) {
-    std::vector<std::string> out;
+    std::vector<std::string> keys;
     for (const auto& [given, key] : {std::pair{plan.recompute != Recompute::none, "recompute"},
                                      {plan.zero > 0, "zero"},
                                      {plan.overlap_data, "overlap.data"},
                                      {plan.overlap_parameters, "overlap.parameters"}}) {
         if (given) {
-            out.push_back(
-                fmt::format("'plan.{}' has no effect: this model is not trained, it runs forward alone", key));
+            keys.emplace_back(key);
         }
     }
-    return out;
+    // Of the features, all but those of weights and of their layout.
+    for (const std::string& key : plan.features.keys()) {
+        if (key != "adapters" && key != "signatures") {
+            keys.push_back(key);
+        }
+    }
+    for (std::string& key : keys) {
+        key = fmt::format("'plan.{}' has no effect: this model is not trained, it runs forward alone", key);
+    }
+    return keys;
 }
 
 }  // namespace

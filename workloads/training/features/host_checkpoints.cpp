@@ -40,7 +40,7 @@ class HostCheckpoints final : public FeatureOf<HostCheckpoints> {
     }
 
     void pass(const LayerPass& at, PassProgram& program) const override {
-        if (at.work == PassWork::weight_gradient) {
+        if (at.work == PassWork::weight_gradient || at.plan.recompute != Recompute::full) {
             return;
         }
         if (at.host_link <= 0) {

@@ -6,7 +6,8 @@
 namespace orrery::training {
 
 double forward_seconds(const TrainingInput& input, double sequences) {
-    const PlanSpec& plan = input.plan;
+    PlanSpec plan = input.plan;
+    plan.recompute = Recompute::none;  // nothing is kept for a backward pass
     const auto stages = static_cast<std::size_t>(plan.pipeline);
     const std::vector<std::uint32_t> parts = layers_of_parts(input.model, plan);
     const PassCost cost(input.model, plan, input.software, input.device, input.gpu, input.fabric, input.collectives,
