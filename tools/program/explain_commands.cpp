@@ -158,7 +158,7 @@ void print_requests(const Terminal& terminal, const Explanation& e) {
             }
         }
     }
-    terminal.table({"iterations of", "operation", "of their time", "in each"}, rows);
+    terminal.table({"iterations of", "operation", "of their time", "per iteration"}, rows);
 }
 
 void print_levers(const Terminal& terminal, const Explanation& e) {

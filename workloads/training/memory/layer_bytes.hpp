@@ -4,7 +4,7 @@
 // Claims: of every operation what its backward pass needs, in 16 bits or, where the software fuses casts, in the format of the product
 // behind it. For a whole layer these are equations 1 to 6 of Korthikanti et al., arXiv:2205.05198. Not kept is what the plan's
 // recomputation makes again, and what frozen weights do not need. Routed experts keep the rows of the busiest rank.
-// Limits: fused attention's sums of rows (4 B a token and head) are left out.
+// Limits: fused attention's sums of rows (4 B per token and head) are left out.
 
 #include "workloads/training/plan/spec.hpp"
 
