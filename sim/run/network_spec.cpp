@@ -88,7 +88,7 @@ std::vector<std::string> problems_of(const NetworkSpec& network) {
     return out;
 }
 
-RunSettings run_settings(const NetworkSpec& network, std::vector<LinkEvent> link_events, std::uint64_t seed) {
+RunSettings run_settings(const NetworkSpec& network, std::vector<TimedFault> link_events, std::uint64_t seed) {
     RunSettings out;
     out.fidelity = network.fidelity;
     out.window = SimTime::from_seconds(network.fidelity == Fidelity::fluid ? network.batch : 0);

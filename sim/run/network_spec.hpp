@@ -46,7 +46,7 @@ void describe(Fields& fields, NetworkSpec& network, const NetworkUse& use);
 [[nodiscard]] std::vector<std::string> problems_of(const NetworkSpec& network);
 
 /// What a run is built from. `link_events`: what the section's file of events holds.
-[[nodiscard]] RunSettings run_settings(const NetworkSpec& network, std::vector<LinkEvent> link_events,
+[[nodiscard]] RunSettings run_settings(const NetworkSpec& network, std::vector<TimedFault> link_events,
                                        std::uint64_t seed);
 
 }  // namespace orrery::run

@@ -10,7 +10,7 @@
 #include "sim/engine/executor.hpp"
 #include "sim/engine/task_source.hpp"
 #include "sim/network/fabric.hpp"
-#include "sim/network/packet/link_event.hpp"
+#include "sim/network/fault.hpp"
 #include "sim/network/packet/spec.hpp"
 #include "sim/network/packet/statistics.hpp"
 
@@ -31,9 +31,9 @@ enum class Fidelity { analytic, fluid, simgrid, packet };
 /// What a run is built from, beside its fabric.
 struct RunSettings {
     Fidelity fidelity = Fidelity::fluid;
-    SimTime window;                      ///< completions of the fluid model are grouped within it; zero: exact
-    PacketSpec packets;                  ///< of Fidelity::packet
-    std::vector<LinkEvent> link_events;  ///< of Fidelity::packet
+    SimTime window;                       ///< completions of the fluid model are grouped within it; zero: exact
+    PacketSpec packets;                   ///< of Fidelity::packet
+    std::vector<TimedFault> link_events;  ///< of Fidelity::packet
     std::uint64_t seed = 1;
     bool links_change = false;  ///< ResourceModel::set_capacity will be called on links between nodes
     std::uint32_t threads = 1;  ///< that share the packets of Fidelity::packet; any number gives the same results

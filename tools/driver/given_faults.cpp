@@ -96,11 +96,11 @@ std::string refusal(const Scenario& scenario, const Fault& fault) {
 }
 
 // Faults whose effect would be left out, as what they hit is priced beforehand.
-void check_jobs(const Scenario& scenario, const std::vector<Fault>& faults, const Mark& mark,
+void check_jobs(const Scenario& scenario, const std::vector<TimedFault>& faults, const Mark& mark,
                 std::vector<Diagnostic>& errors) {
-    const bool links = std::any_of(faults.begin(), faults.end(), on_links);
-    const bool processors =
-        std::any_of(faults.begin(), faults.end(), [](const Fault& fault) { return !on_links(fault); });
+    const auto linked = [](const TimedFault& one) { return on_links(one.fault); };
+    const bool links = std::any_of(faults.begin(), faults.end(), linked);
+    const bool processors = !std::all_of(faults.begin(), faults.end(), linked);
     const FaultReach reach{links, processors, scenario.cluster.node.gpus};
     for (const JobSpec* job : jobs_of(scenario)) {
         for (const std::string& text : job->scenario.own->refusals(reach)) {
@@ -152,34 +152,23 @@ void check_given_faults(const YamlNode& root, const Scenario& scenario, std::vec
         return;
     }
     const YamlNode* list = node->find("events");
-    std::vector<Fault> faults;
-    for (std::size_t i = 0; i < faults_of(scenario).events.size(); ++i) {
-        const EventSpec& event = faults_of(scenario).events[i];
-        Fault fault{event.kind, {}, event.factor, event.lasts_s};
-        std::string problem;
-        (void)parse_place(event.where, shape, fault.place, problem);
-        ORRERY_ASSERT(problem.empty());  // `check_faults` has refused others
-        faults.push_back(fault);
+    const std::vector<TimedFault> faults = timed_faults(faults_of(scenario).events, shape);
+    for (std::size_t i = 0; i < faults.size(); ++i) {
+        const Fault& fault = faults[i].fault;
         if (const std::string text = refusal(scenario, fault); !text.empty()) {
-            errors.push_back(
-                list->items[i].mark.error(fmt::format("'{}' of {}: {}", name_of(event.kind), event.where, text)));
+            errors.push_back(list->items[i].mark.error(
+                fmt::format("'{}' of {}: {}", name_of(fault.kind), faults_of(scenario).events[i].where, text)));
         }
     }
     check_jobs(scenario, faults, node->mark, errors);
 }
 
 std::vector<TimedFault> given_faults(const Scenario& scenario, const Fabric& fabric) {
-    std::vector<TimedFault> out;
     if (!faults_of(scenario).given) {
-        return out;
+        return {};
     }
     const JobShape shape = whole_shape(fabric);
-    for (const EventSpec& event : faults_of(scenario).events) {
-        TimedFault one{event.at_s, {event.kind, {}, event.factor, event.lasts_s}};
-        std::string problem;
-        ORRERY_ASSERT(parse_place(event.where, shape, one.fault.place, problem));
-        out.push_back(one);
-    }
+    std::vector<TimedFault> out = timed_faults(faults_of(scenario).events, shape);
     if (!faults_of(scenario).trace.empty()) {
         const std::string path = scenario.file(faults_of(scenario).trace);
         for (const TimedFault& one : read_fault_trace(path, shape)) {
@@ -203,7 +192,7 @@ std::vector<TimedFault> link_faults(const std::vector<TimedFault>& faults, const
 std::vector<SlowSpell> slow_spells(const std::vector<TimedFault>& faults, const Fabric& fabric,
                                    const Placement& placement, std::uint32_t ranks, SimTime start) {
     std::vector<SlowSpell> out;
-    for (const auto& [at_s, fault] : faults) {
+    for (const auto& [at_s, fault, ends] : faults) {
         if (fault.kind != FaultKind::slow) {
             continue;
         }
@@ -223,7 +212,7 @@ void require_alive(const Scenario& scenario, const std::vector<TimedFault>& faul
                    const RunOutput& out) {
     const auto check = [&](const std::string& what, const Placement& placement, std::uint32_t gpus, double start,
                            double end) {
-        for (const auto& [at_s, fault] : faults) {
+        for (const auto& [at_s, fault, ends] : faults) {
             if (!stops(fault) || at_s >= end) {
                 continue;
             }
@@ -256,7 +245,7 @@ void require_alive(const Scenario& scenario, const std::vector<TimedFault>& faul
 
 std::string never_mended(const std::vector<TimedFault>& faults) {
     std::string out;
-    for (const auto& [at_s, fault] : faults) {
+    for (const auto& [at_s, fault, ends] : faults) {
         if (on_links(fault) && left_of(fault) == 0 && fault.lasts_s <= 0) {
             out += fmt::format("{}'{}' of {} from {} on has no 'lasts'", out.empty() ? "; " : ", ", name_of(fault.kind),
                                name_of(fault.place), pretty_quantity(at_s, Dimension::time));

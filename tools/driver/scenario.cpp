@@ -27,9 +27,9 @@ std::string hash_text(const std::string& text) {
     return fmt::format("{:016x}", mix64(hash64(text)));
 }
 
-std::vector<LinkEvent> link_events_of(const Scenario& s) {
+std::vector<TimedFault> link_events_of(const Scenario& s) {
     const std::string& file = s.network.packets.link_events;
-    return file.empty() ? std::vector<LinkEvent>()
+    return file.empty() ? std::vector<TimedFault>()
                         : read_link_events(s.file(file), fabric_of(s), pauses(s.network.packets));
 }
 
@@ -364,7 +364,7 @@ std::string scenario_schema(const KindRow& kind, const DataDirectory& data) {
 
 RunSettings run_settings(const Scenario& scenario) {
     RunSettings settings = run_settings(
-        scenario.network, scenario.network.by_packet() ? link_events_of(scenario) : std::vector<LinkEvent>(),
+        scenario.network, scenario.network.by_packet() ? link_events_of(scenario) : std::vector<TimedFault>(),
         static_cast<std::uint64_t>(scenario.seed));
     settings.links_change = settings.links_change || scenario.own->changes_links() || faults_of(scenario).given;
     return settings;

@@ -28,6 +28,8 @@ KindTraits traits_of(FaultKind kind) {
         case FaultKind::fail_stop:
         case FaultKind::hang:
         case FaultKind::corruption:
+        case FaultKind::bit_errors:
+        case FaultKind::pause:
             return {false, false, false};
         case FaultKind::link_down:
         case FaultKind::switch_loss:
@@ -235,9 +237,12 @@ bool suits(FaultKind kind, const Place& place) {
         case FaultKind::power_cap:
             return one_of({What::node, What::leaf, What::job});
         case FaultKind::preemption:
+            return one_of({What::node});
+        case FaultKind::bit_errors:
+        case FaultKind::pause:
             break;
     }
-    return one_of({What::node});
+    return false;
 }
 
 Place place_of(Component component, std::uint32_t index, const JobShape& shape) {

@@ -1,7 +1,8 @@
 #pragma once
-// What can go wrong, where, and for how long.
+// What a `faults` section can name: components, kinds of faults and places of a job or service.
 
 #include "sim/config/fields.hpp"
+#include "sim/network/fault.hpp"
 
 #include <cstdint>
 #include <string>
@@ -13,19 +14,7 @@ namespace orrery::faults {
 enum class Component { gpu, hbm, nic, link, switches, host, storage, software, replica };
 [[nodiscard]] const std::vector<std::string>& component_names();
 
-enum class FaultKind {
-    fail_stop,
-    link_down,
-    link_flap,
-    degraded,
-    slow,
-    hang,
-    corruption,
-    outage,
-    switch_loss,
-    power_cap,
-    preemption
-};
+/// Those that a `faults` section may name.
 [[nodiscard]] const std::vector<std::string>& fault_kind_names();
 
 /// What the fields of a fault mean for its kind.
@@ -53,14 +42,6 @@ struct JobShape {
     [[nodiscard]] std::uint32_t count(Component component) const;
 };
 
-/// Where a fault strikes. Numbers of GPUs, NICs and nodes are places of the job or service, whatever machine is there.
-struct Place {
-    enum class What { gpu, nic, node, leaf, spine, leaf_spine, storage, job, replica };
-    What what = What::job;
-    std::uint32_t index = 0;
-    std::uint32_t upper = 0;  ///< leaf_spine: the spine
-    friend bool operator==(const Place&, const Place&) = default;
-};
 /// Parses "gpu12", "node3", "nic7", "leaf3", "spine1", "leaf3-spine1", "storage", "job", "replica0". False, with the reason in `problem`, for
 /// anything else and for what the job does not have.
 [[nodiscard]] bool parse_place(const std::string& text, const JobShape& shape, Place& place, std::string& problem);
@@ -68,12 +49,5 @@ struct Place {
 [[nodiscard]] bool suits(FaultKind kind, const Place& place);
 /// The place of component number `index`, as fault processes count them.
 [[nodiscard]] Place place_of(Component component, std::uint32_t index, const JobShape& shape);
-
-struct Fault {
-    FaultKind kind = FaultKind::fail_stop;
-    Place place;
-    double factor = 1;   ///< share of the speed or rate that is left
-    double lasts_s = 0;  ///< 0: until it is repaired or replaced
-};
 
 }  // namespace orrery::faults

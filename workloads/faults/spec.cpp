@@ -402,6 +402,17 @@ void check_spec(const YamlNode& node, const FaultsSpec& faults, const JobShape& 
     }
 }
 
+std::vector<TimedFault> timed_faults(const std::vector<EventSpec>& events, const JobShape& shape) {
+    std::vector<TimedFault> out;
+    for (const EventSpec& event : events) {
+        TimedFault one{event.at_s, {event.kind, {}, event.factor, event.lasts_s}};
+        std::string problem;
+        ORRERY_ASSERT(parse_place(event.where, shape, one.fault.place, problem));  // `check_faults` has refused others
+        out.push_back(one);
+    }
+    return out;
+}
+
 double interruption_rate(const FaultsSpec& faults, const JobShape& shape) {
     double rate = 0;
     for (const ProcessSpec& process : faults.processes) {

@@ -107,11 +107,8 @@ void check_spec(const YamlNode& node, const FaultsSpec& faults, const JobShape& 
 /// Interruptions of the whole job per second that processes bring: those that stop it, not those that slow it.
 [[nodiscard]] double interruption_rate(const FaultsSpec& faults, const JobShape& shape);
 
-/// A fault at its time.
-struct TimedFault {
-    double at_s = 0;
-    Fault fault;
-};
+/// The events of a section, in their order. Their places are those of `shape`.
+[[nodiscard]] std::vector<TimedFault> timed_faults(const std::vector<EventSpec>& events, const JobShape& shape);
 /// Reads a file of faults, or of machines that come and go, in a format of workloads/faults/traces: which it is, its first line tells.
 /// Throws ConfigError with every bad line.
 [[nodiscard]] std::vector<TimedFault> read_fault_trace(const std::string& path, const JobShape& shape);

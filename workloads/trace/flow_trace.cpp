@@ -1,5 +1,6 @@
 #include "workloads/trace/flow_trace.hpp"
 
+#include "sim/network/packet/link_events.hpp"
 #include "sim/record/table_reader.hpp"
 
 #include <fmt/format.h>
@@ -394,22 +395,22 @@ Schedule read_matrix(const std::string& path, std::uint32_t hosts) {
 }
 
 // "nic 3", "leaf 0 spine 2", "spine 1 core 0".
-bool read_link(const std::string& text, LinkEvent& event) {
+bool read_link(const std::string& text, Place& place) {
     std::istringstream in(text);
     std::string lower;
     std::string upper;
     std::string rest;
-    if (!(in >> lower >> event.lower)) {
+    if (!(in >> lower >> place.index)) {
         return false;
     }
     if (lower == "nic") {
-        event.link = LinkEvent::Link::nic_leaf;
+        place.what = Place::What::nic;
         return !(in >> rest);
     }
-    if (!(in >> upper >> event.upper) || in >> rest) {
+    if (!(in >> upper >> place.upper) || in >> rest) {
         return false;
     }
-    event.link = lower == "leaf" ? LinkEvent::Link::leaf_spine : LinkEvent::Link::spine_core;
+    place.what = lower == "leaf" ? Place::What::leaf_spine : Place::What::spine_core;
     return (lower == "leaf" && upper == "spine") || (lower == "spine" && upper == "core");
 }
 
@@ -419,10 +420,10 @@ Schedule read_flows(const std::string& path, std::uint32_t hosts, const std::vec
     return unpacked_name(path).ends_with(".cm") ? read_matrix(path, hosts) : read_csv(path, hosts, classes);
 }
 
-std::vector<LinkEvent> read_link_events(const std::string& path, const Fabric& fabric, bool pauses) {
+std::vector<TimedFault> read_link_events(const std::string& path, const Fabric& fabric, bool pauses) {
     Lines lines(path);
     std::string line;
-    std::vector<LinkEvent> out;
+    std::vector<TimedFault> out;
     if (!lines.next(line) || line != "time_s,link,event,factor") {
         lines.fail("the first line must be time_s,link,event,factor");
         lines.finish();
@@ -433,25 +434,28 @@ std::vector<LinkEvent> read_link_events(const std::string& path, const Fabric& f
             lines.fail(fmt::format("{} values, but the header has 4", row.size()));
             continue;
         }
-        LinkEvent event;
+        TimedFault event;
         const auto time = number(lines, row[0], "time_s", 0, kMostSeconds, false);
-        const bool named = read_link(row[1].text, event);
+        Fault& fault = event.fault;
+        const bool named = read_link(row[1].text, fault.place);
         if (!named) {
             lines.fail(fmt::format("link '{}' is not 'nic N', 'leaf N spine N' or 'spine N core N'", row[1].text),
                        row[1].column);
         }
         std::optional<double> factor = 1;
         if (row[2].text == "rate") {
-            event.what = LinkEvent::What::rate;
+            fault.kind = FaultKind::degraded;
             factor = number(lines, row[3], "factor", 1e-3, 1, false);
         } else if (row[2].text == "errors") {
-            event.what = LinkEvent::What::errors;
+            fault.kind = FaultKind::bit_errors;
             factor = number(lines, row[3], "factor", 0, 1e-3, false);
         } else if (row[2].text == "down" || row[2].text == "up") {
-            event.what = row[2].text == "down" ? LinkEvent::What::down : LinkEvent::What::up;
+            fault.kind = FaultKind::link_down;
+            event.ends = row[2].text == "up";
         } else if (row[2].text == "pause" || row[2].text == "resume") {
-            event.what = row[2].text == "pause" ? LinkEvent::What::pause : LinkEvent::What::resume;
-            if (named && event.link != LinkEvent::Link::nic_leaf) {
+            fault.kind = FaultKind::pause;
+            event.ends = row[2].text == "resume";
+            if (named && fault.place.what != Place::What::nic) {
                 lines.fail(
                     fmt::format("only a NIC pauses its switch by itself: '{}' needs a link 'nic N'", row[2].text),
                     row[1].column);
@@ -463,9 +467,9 @@ std::vector<LinkEvent> read_link_events(const std::string& path, const Fabric& f
             continue;
         }
         if (time && named && factor) {
-            event.time = *time;
-            event.factor = *factor;
-            if (const std::string problem = problem_of(event, fabric, pauses); !problem.empty()) {
+            event.at_s = *time;
+            fault.factor = *factor;
+            if (const std::string problem = problem_of(fault, fabric, pauses); !problem.empty()) {
                 lines.fail(problem, row[1].column);
             }
             out.push_back(event);

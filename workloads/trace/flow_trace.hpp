@@ -23,6 +23,6 @@ namespace orrery::trace {
 [[nodiscard]] Schedule read_flows(const std::string& path, std::uint32_t hosts,
                                   const std::vector<std::string>& classes = {});
 /// Throws ConfigError with every bad line of the file, and every link that the fabric lacks. `pauses`: its ports heed pauses.
-[[nodiscard]] std::vector<LinkEvent> read_link_events(const std::string& path, const Fabric& fabric, bool pauses);
+[[nodiscard]] std::vector<TimedFault> read_link_events(const std::string& path, const Fabric& fabric, bool pauses);
 
 }  // namespace orrery::trace

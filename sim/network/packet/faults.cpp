@@ -11,41 +11,43 @@
 
 namespace orrery::network {
 
-std::string problem_of(const LinkEvent& event, const Fabric& fabric, bool pauses) {
+std::string problem_of(const Fault& fault, const Fabric& fabric, bool pauses) {
+    const Place& place = fault.place;
     const auto missing = [&](const char* lower, std::uint32_t lowers, const char* upper, std::uint32_t uppers) {
         const auto name = [&](std::uint32_t first, std::uint32_t second) {
             return *upper == 0 ? fmt::format("{} {}", lower, first)
                                : fmt::format("{} {} {} {}", lower, first, upper, second);
         };
         if (lowers == 0 || uppers == 0) {
-            return fmt::format("'{}': the fabric has no {}", name(event.lower, event.upper),
+            return fmt::format("'{}': the fabric has no {}", name(place.index, place.upper),
                                *upper == 0 ? lower : upper);
         }
-        if (event.lower < lowers && event.upper < uppers) {
+        if (place.index < lowers && place.upper < uppers) {
             return std::string();
         }
         return fmt::format("'{}' does not exist: the fabric has '{}' to '{}'; nearest is '{}'",
-                           name(event.lower, event.upper), name(0, 0), name(lowers - 1, uppers - 1),
-                           name(std::min(event.lower, lowers - 1), std::min(event.upper, uppers - 1)));
+                           name(place.index, place.upper), name(0, 0), name(lowers - 1, uppers - 1),
+                           name(std::min(place.index, lowers - 1), std::min(place.upper, uppers - 1)));
     };
     const FabricShape& shape = fabric.shape();
     const TreeTopology* tree = fabric.as_tree();
     std::string problem;
-    switch (event.link) {
-        case LinkEvent::Link::nic_leaf:
+    switch (place.what) {
+        case Place::What::nic:
             problem = missing("nic", shape.nodes * shape.nics_per_node, "", 1);
             break;
-        case LinkEvent::Link::leaf_spine:
+        case Place::What::leaf_spine:
             problem = missing("leaf", fabric.leaves(), "spine", tree != nullptr ? shape.spines : 0);
             break;
-        case LinkEvent::Link::spine_core:
+        default:
+            ORRERY_ASSERT(place.what == Place::What::spine_core);
             problem = missing("spine", fabric.spines(), "core",
                               tree != nullptr && shape.kind == FabricKind::fat_tree ? shape.cores_per_spine : 0);
             break;
     }
-    if (problem.empty() && !pauses && (event.what == LinkEvent::What::pause || event.what == LinkEvent::What::resume)) {
+    if (problem.empty() && !pauses && fault.kind == FaultKind::pause) {
         problem = fmt::format(
-            "a link event lets nic {} pause its switch, which knows pauses with network.queues.pfc alone", event.lower);
+            "a link event lets nic {} pause its switch, which knows pauses with network.queues.pfc alone", place.index);
     }
     return problem;
 }
@@ -54,88 +56,72 @@ std::string problem_of(const LinkEvent& event, const Fabric& fabric, bool pauses
 
 namespace orrery::network::packet {
 
-namespace {
-
-bool by_nic(const LinkEvent& event) {
-    return event.what == LinkEvent::What::pause || event.what == LinkEvent::What::resume;
-}
-
-}  // namespace
-
-void Faults::add(const LinkEvent& event) {
-    if (std::string problem = problem_of(event, setup_.fabric, pauses(setup_.spec)); !problem.empty()) {
+void Faults::add(const TimedFault& event) {
+    const Fault& fault = event.fault;
+    if (std::string problem = problem_of(fault, setup_.fabric, pauses(setup_.spec)); !problem.empty()) {
         throw ConfigError(problem);
     }
-    ORRERY_ASSERT(setup_.served && (!by_nic(event) || event.link == LinkEvent::Link::nic_leaf));
-    events_.push_back(event);
-    ++left_;
-    if (event.what == LinkEvent::What::errors) {
+    ORRERY_ASSERT(setup_.served && (fault.kind != FaultKind::pause || fault.place.what == Place::What::nic));
+    if (fault.kind == FaultKind::bit_errors) {
         ports_.expect_errors();
     }
+    events_.push_back(event);
+    ++left_;
     clock_.schedule(Timer::link_event, static_cast<std::uint32_t>(events_.size() - 1),
-                    std::max(clock_.now, SimTime::from_seconds(event.time).ps()));
+                    std::max(clock_.now, SimTime::from_seconds(event.at_s).ps()));
+    if (fault.lasts_s > 0) {
+        add({event.at_s + fault.lasts_s, {fault.kind, fault.place, fault.factor}, true});
+    }
 }
 
 void Faults::set_rate(std::uint32_t port, double factor) {
     ORRERY_ASSERT(setup_.served && port < ports_.size() && factor >= 0);
-    LinkEvent event;
     if (ports_[port].down != (factor == 0)) {
-        event.what = factor == 0 ? LinkEvent::What::down : LinkEvent::What::up;
-        set_link(port, event);
+        set_link(port, {FaultKind::link_down, {}, 0}, factor > 0);
     }
     if (factor > 0) {
-        event.what = LinkEvent::What::rate;
-        event.factor = factor;
-        set_link(port, event);
+        set_link(port, {FaultKind::degraded, {}, factor}, false);
     }
 }
 
 void Faults::apply(std::uint32_t index) {
-    const LinkEvent event = events_[index];
+    const auto [at_s, fault, ends] = events_[index];
     --left_;
-    if (by_nic(event)) {
+    const Place& place = fault.place;
+    if (fault.kind == FaultKind::pause) {
         for (std::uint32_t lane = 0; lane < setup_.lanes; ++lane) {  // all that can be paused
             if (setup_.classes[lane / setup_.lanes_per_class].pfc) {
-                (void)watchdog_.set_paused((setup_.base[1] + event.lower) * setup_.lanes + lane,
-                                           event.what == LinkEvent::What::pause);
+                (void)watchdog_.set_paused((setup_.base[1] + place.index) * setup_.lanes + lane, !ends);
             }
         }
         return;
     }
-    const std::size_t up = event.link == LinkEvent::Link::nic_leaf     ? 0
-                           : event.link == LinkEvent::Link::leaf_spine ? 2
-                                                                       : 4;
+    const std::size_t up = place.what == Place::What::nic ? 0 : place.what == Place::What::leaf_spine ? 2 : 4;
     const std::uint32_t links = up == 0 ? 1 : up == 2 ? setup_.spines : setup_.cores;
     for (const std::size_t kind : {up, up + 1}) {
-        set_link(setup_.base[kind] + event.lower * links + event.upper, event);
+        set_link(setup_.base[kind] + place.index * links + place.upper, fault, ends);
     }
 }
 
-void Faults::set_link(std::uint32_t port_id, const LinkEvent& event) {
+void Faults::set_link(std::uint32_t port_id, const Fault& fault, bool ends) {
     Port& port = ports_[port_id];
-    switch (event.what) {
-        case LinkEvent::What::errors:
-            ports_.set_error_rate(port_id, event.factor);
+    if (fault.kind == FaultKind::bit_errors) {
+        ports_.set_error_rate(port_id, ends ? setup_.spec.bit_error_rate : fault.factor);
+        return;
+    }
+    if (fault.kind == FaultKind::degraded) {
+        ports_.set_rate(port_id, ends ? 1 : fault.factor);
+        if (!setup_.path_needs.weighted) {
             return;
-        case LinkEvent::What::rate:
-            ports_.set_rate(port_id, event.factor);
-            if (!setup_.path_needs.weighted) {
-                return;
-            }
-            break;
-        case LinkEvent::What::down:
-            port.down = true;
+        }
+    } else {
+        ORRERY_ASSERT(fault.kind == FaultKind::link_down);
+        port.down = !ends;
+        if (port.down) {
             ports_.cut(port_id);
-            break;
-        case LinkEvent::What::up:
-            port.down = false;
-            if (port.kind == PortKind::nic_out) {
-                nics_.kick(port_id - setup_.base[0]);
-            }
-            break;
-        case LinkEvent::What::pause:
-        case LinkEvent::What::resume:
-            break;  // above: they change no link
+        } else if (port.kind == PortKind::nic_out) {
+            nics_.kick(port_id - setup_.base[0]);
+        }
     }
     clock_.schedule(Timer::reroute, port_id, clock_.now + SimTime::from_seconds(setup_.spec.reroute_delay).ps());
 }

@@ -1,7 +1,7 @@
 #pragma once
 // What goes wrong in a fabric: links that change, NICs that pause their switch, and circles of ports that pause each other.
 
-#include "sim/network/packet/link_event.hpp"
+#include "sim/network/packet/link_events.hpp"
 #include "sim/network/packet/nic.hpp"
 #include "sim/network/packet/watchdog.hpp"
 
@@ -22,8 +22,8 @@ class Faults {
           nics_(nics),
           watchdog_(watchdog) {}
 
-    /// Throws ConfigError when the fabric has no such link.
-    void add(const LinkEvent& event);
+    /// What ends by itself ends then. Throws ConfigError when the fabric has no such link.
+    void add(const TimedFault& event);
     /// The time of an event has come.
     void apply(std::uint32_t event);
     /// As Network::set_rate.
@@ -33,7 +33,7 @@ class Faults {
     void check_deadlock() const;
 
   private:
-    void set_link(std::uint32_t port, const LinkEvent& event);
+    void set_link(std::uint32_t port, const Fault& fault, bool ends);
     [[nodiscard]] std::vector<std::uint32_t> deadlocked_lanes() const;
     void check_pausing_nics() const;
 
@@ -44,7 +44,7 @@ class Faults {
     Ports& ports_;
     Nics& nics_;
     Watchdog& watchdog_;
-    std::vector<LinkEvent> events_;
+    std::vector<TimedFault> events_;
     std::size_t left_ = 0;
 };
 

@@ -43,7 +43,7 @@ class Network final : private Watcher {
     void reduce(const ReductionRequest& request);
     /// Moves the clock forward over a time without events.
     void advance(std::int64_t now_ps);
-    void add_link_event(const LinkEvent& event) { parts_[0]->faults.add(event); }
+    void add_link_event(const TimedFault& event) { parts_[0]->faults.add(event); }
     /// From now on a port has `factor` times its normal rate; 0: its link is down. Ports are numbered as single links of
     /// the fabric from the first NIC's way out on.
     void set_rate(std::uint32_t port, double factor);

@@ -27,7 +27,7 @@ static std::vector<double> slower_ports(const Fabric& fabric) {
 }
 
 PacketModel::PacketModel(Engine& engine, const Fabric& fabric, const PacketSpec& spec,
-                         const std::vector<LinkEvent>& link_events, std::uint64_t seed, bool links_change,
+                         const std::vector<TimedFault>& link_events, std::uint64_t seed, bool links_change,
                          std::uint32_t threads)
     : engine_(engine),
       fabric_(fabric),
@@ -50,7 +50,7 @@ PacketModel::PacketModel(Engine& engine, const Fabric& fabric, const PacketSpec&
             network_.set_rate(port, slower_[port]);
         }
     }
-    for (const LinkEvent& event : link_events) {
+    for (const TimedFault& event : link_events) {
         network_.add_link_event(event);
     }
 }

@@ -23,8 +23,9 @@ namespace orrery::network {
 class PacketModel final : public ResourceModel, public EventHandler, public ActivityListener {
   public:
     /// All arguments but `engine` and `fabric` are copied. `links_change`: capacities of links between nodes will change.
-    PacketModel(Engine& engine, const Fabric& fabric, const PacketSpec& spec, const std::vector<LinkEvent>& link_events,
-                std::uint64_t seed, bool links_change = false, std::uint32_t threads = 1);
+    PacketModel(Engine& engine, const Fabric& fabric, const PacketSpec& spec,
+                const std::vector<TimedFault>& link_events, std::uint64_t seed, bool links_change = false,
+                std::uint32_t threads = 1);
     /// As Network::run_ahead.
     void run_ahead() { network_.run_ahead(); }
     /// Before the first activity: messages go by their number in the order of sending and not by what their jobs name them, and when

@@ -41,10 +41,10 @@ struct Outcome {
 };
 
 Outcome run_case(const PacketSpec& spec, const FabricShape& shape, const std::vector<Sent>& all,
-                 const std::vector<LinkEvent>& events = {}) {
+                 const std::vector<TimedFault>& events = {}) {
     const Fabric fabric(shape);
     Network network(fabric, spec, 1);
-    for (const LinkEvent& event : events) {
+    for (const TimedFault& event : events) {
         network.add_link_event(event);
     }
     for (std::size_t i = 0; i < all.size(); ++i) {
@@ -109,8 +109,8 @@ TEST_CASE("packet classes: pauses of one class do not stop another") {
     storage.pfc = true;
     PacketSpec spec = with({storage, named("training")}, "{kind: roce, dcqcn: false, timeout: 50 ms}");
     spec.link_events = "given directly";
-    const std::vector<LinkEvent> storm = {{0, 7, 0, LinkEvent::What::pause, 1, LinkEvent::Link::nic_leaf},
-                                          {2e-3, 7, 0, LinkEvent::What::resume, 1, LinkEvent::Link::nic_leaf}};
+    const std::vector<TimedFault> storm = {{0, {FaultKind::pause, {Place::What::nic, 7, 0}}},
+                                           {2e-3, {FaultKind::pause, {Place::What::nic, 7, 0}}, true}};
     // All over the one spine: to the NIC that pauses, and past it.
     const std::vector<Sent> all = {{0, 7, 1000, 0}, {1, 6, 1000, 1}};
     const Outcome two = run_case(spec, shape, all, storm);

@@ -87,8 +87,8 @@ TEST_CASE("DCQCN: after one notification a flow's packets leave at the rates of 
     spec.link_events = "given directly";
     Network network(fabric, spec, 1);
     // The receiver's link runs at half its rate for 30 us, too short for a second notification.
-    network.add_link_event({0, 1, 0, LinkEvent::What::rate, 0.5, LinkEvent::Link::nic_leaf});
-    network.add_link_event({30e-6, 1, 0, LinkEvent::What::rate, 1, LinkEvent::Link::nic_leaf});
+    network.add_link_event({0, {FaultKind::degraded, {Place::What::nic, 1, 0}, 0.5}});
+    network.add_link_event({30e-6, {FaultKind::degraded, {Place::What::nic, 1, 0}}});
     network.send({GpuId(0), GpuId(1), 10'000'000, 0, 0});
     const auto sent_by = [&](double seconds) {
         run_to(network, seconds);

@@ -10,8 +10,6 @@ using packet::Network;
 namespace {
 
 constexpr std::uint64_t kMtu = 4096;
-using What = LinkEvent::What;
-using Link = LinkEvent::Link;
 
 // Two pods of two leaves with two hosts each; two spines a pod with two core switches each.
 FabricShape fat_tree() {
@@ -30,11 +28,11 @@ struct Outcome {
 
 // One message from host 0.
 Outcome one(const FabricShape& shape, PacketSpec spec, std::uint32_t to, std::uint64_t bytes,
-            const std::vector<LinkEvent>& events) {
+            const std::vector<TimedFault>& events) {
     const Fabric fabric(shape);
     spec.link_events = "given directly";
     Network network(fabric, spec, 1);
-    for (const LinkEvent& event : events) {
+    for (const TimedFault& event : events) {
         network.add_link_event(event);
     }
     network.send({GpuId(0), GpuId(to), bytes, 0, 0});
@@ -70,8 +68,8 @@ Outcome circle(PacketSpec spec) {
     spec.link_events = "given directly";
     spec.reroute_delay = 1;
     Network network(fabric, spec, 1);
-    network.add_link_event({1e-6, 2, 0, What::down, 1, Link::leaf_spine});
-    network.add_link_event({1e-6, 3, 1, What::down, 1, Link::leaf_spine});
+    network.add_link_event({1e-6, {FaultKind::link_down, {Place::What::leaf_spine, 2, 0}}});
+    network.add_link_event({1e-6, {FaultKind::link_down, {Place::What::leaf_spine, 3, 1}}});
     network.run(2'000'000);
     std::size_t count = 0;
     const std::uint32_t groups[4][3] = {{3, 2, 0}, {0, 3, 1}, {0, 1, 1}, {1, 0, 0}};
@@ -95,8 +93,10 @@ TEST_CASE("packet faults: a NIC's link that comes back lets its messages go on, 
     const Outcome clean = one(shape, spec, 1, 512 * kMtu, {});
     for (const std::uint32_t nic : {0U, 1U}) {
         CAPTURE(nic);
-        const LinkEvent down{10e-6, nic, 0, What::down, 1, Link::nic_leaf};
-        const Outcome back = one(shape, spec, 1, 512 * kMtu, {down, {60e-6, nic, 0, What::up, 1, Link::nic_leaf}});
+        const TimedFault down{10e-6, {FaultKind::link_down, {Place::What::nic, nic, 0}}};
+        TimedFault ends = down;
+        ends.fault.lasts_s = 50e-6;
+        const Outcome back = one(shape, spec, 1, 512 * kMtu, {ends});
         CHECK(back.last >= clean.last + 50'000'000);
         CHECK(back.statistics.drops > 0);
         CHECK_THROWS_WITH_AS(one(shape, spec, 1, 512 * kMtu, {down}),
@@ -107,16 +107,18 @@ TEST_CASE("packet faults: a NIC's link that comes back lets its messages go on, 
 TEST_CASE("packet faults: a degraded link of any kind takes as much longer as its rate says") {
     PacketSpec spec;
     spec.paths.policy.choose("ecmp");
-    const auto seconds = [&](const std::vector<LinkEvent>& events) {
+    const auto seconds = [&](const std::vector<TimedFault>& events) {
         return static_cast<double>(one(fat_tree(), spec, 7, 4096 * kMtu, events).last);
     };
     const double clean = seconds({});
-    CHECK(seconds({{0, 0, 0, What::rate, 0.25, Link::nic_leaf}}) == doctest::Approx(4 * clean).epsilon(0.01));
-    CHECK(seconds({{0, 7, 0, What::rate, 0.25, Link::nic_leaf}}) == doctest::Approx(4 * clean).epsilon(0.01));
-    std::vector<LinkEvent> cores;
+    CHECK(seconds({{0, {FaultKind::degraded, {Place::What::nic, 0, 0}, 0.25}}}) ==
+          doctest::Approx(4 * clean).epsilon(0.01));
+    CHECK(seconds({{0, {FaultKind::degraded, {Place::What::nic, 7, 0}, 0.25}}}) ==
+          doctest::Approx(4 * clean).epsilon(0.01));
+    std::vector<TimedFault> cores;
     for (std::uint32_t spine = 0; spine < 4; ++spine) {
         for (std::uint32_t core = 0; core < 2; ++core) {
-            cores.push_back({0, spine, core, What::rate, 0.25, Link::spine_core});
+            cores.push_back({0, {FaultKind::degraded, {Place::What::spine_core, spine, core}, 0.25}});
         }
     }
     // A link to a core switch is as fast as a host's here.
@@ -129,19 +131,20 @@ TEST_CASE(
     spec.paths.policy.choose("oblivious");
     spec.reroute_delay = 20e-6;
     // Core switch 0 of both spines of the first pod is cut off on one side or the other.
-    std::vector<LinkEvent> events = {{0, 0, 0, What::down, 1, Link::spine_core},
-                                     {0, 3, 0, What::down, 1, Link::spine_core}};
+    std::vector<TimedFault> events = {{0, {FaultKind::link_down, {Place::What::spine_core, 0, 0}}},
+                                      {0, {FaultKind::link_down, {Place::What::spine_core, 3, 0}}}};
     Outcome out = one(fat_tree(), spec, 7, 4096 * kMtu, events);
     CHECK(out.statistics.drops > 0);
     const Outcome clean = one(fat_tree(), spec, 7, 4096 * kMtu, {});
     CHECK(out.last < clean.last + 200'000'000);
     // Spine 0 without any core switch: the leaf must avoid it.
-    events = {{0, 0, 0, What::down, 1, Link::spine_core}, {0, 0, 1, What::down, 1, Link::spine_core}};
+    events = {{0, {FaultKind::link_down, {Place::What::spine_core, 0, 0}}},
+              {0, {FaultKind::link_down, {Place::What::spine_core, 0, 1}}}};
     out = one(fat_tree(), spec, 7, 4096 * kMtu, events);
     CHECK(out.last < clean.last + 200'000'000);
     // No way at all between the pods.
-    events.push_back({0, 1, 0, What::down, 1, Link::spine_core});
-    events.push_back({0, 1, 1, What::down, 1, Link::spine_core});
+    events.push_back({0, {FaultKind::link_down, {Place::What::spine_core, 1, 0}}});
+    events.push_back({0, {FaultKind::link_down, {Place::What::spine_core, 1, 1}}});
     CHECK_THROWS_AS(one(fat_tree(), spec, 7, 64 * kMtu, events), InfeasibleError);
 }
 
@@ -153,7 +156,7 @@ TEST_CASE("packet faults: switches that send round a dead link of their own lose
     const auto spine = static_cast<std::uint32_t>(mix64(9) % 4);  // of the message from host 0 to host 9
     for (const std::uint32_t leaf : {0U, 1U}) {
         CAPTURE(leaf);
-        const LinkEvent down{10e-6, leaf, spine, What::down, 1, Link::leaf_spine};
+        const TimedFault down{10e-6, {FaultKind::link_down, {Place::What::leaf_spine, leaf, spine}}};
         spec.detour = true;
         const Outcome out = one(shape, spec, 9, 2048 * kMtu, {down});
         CHECK(out.statistics.drops > 0);
@@ -167,13 +170,14 @@ TEST_CASE("packet faults: bit errors of one link are repaired, and only while it
     PacketSpec spec;
     spec.paths.policy.choose("ecmp");
     const FabricShape shape = test::hosts(4, 4, 1, 50e9, 500e-9);
-    const LinkEvent errors{0, 1, 0, What::errors, 1e-6, Link::nic_leaf};
+    const TimedFault errors{0, {FaultKind::bit_errors, {Place::What::nic, 1, 0}, 1e-6}};
     const Outcome bad = one(shape, spec, 1, 2048 * kMtu, {errors});
     // 3.3 % of full packets.
     CHECK(static_cast<double>(bad.statistics.corrupted) == doctest::Approx(2048 * 4160 * 8e-6).epsilon(0.4));
     CHECK(bad.statistics.retransmissions > 0);
     CHECK(one(shape, spec, 2, 2048 * kMtu, {errors}).statistics.corrupted == 0);
-    const Outcome healed = one(shape, spec, 1, 2048 * kMtu, {errors, {1e-6, 1, 0, What::errors, 0, Link::nic_leaf}});
+    const Outcome healed =
+        one(shape, spec, 1, 2048 * kMtu, {errors, {1e-6, {FaultKind::bit_errors, {Place::What::nic, 1, 0}, 0}}});
     CHECK(healed.statistics.corrupted == 0);
 }
 
@@ -246,9 +250,9 @@ TEST_CASE("packet faults: credits lost with a link come back with the next one")
     spec.transport.policy.choose("receiver-driven");
     spec.reroute_delay = 1e-3;
     const auto clean = one(fat_tree(), spec, 7, 4096 * kMtu, {});
-    const auto flapped =
-        one(fat_tree(), spec, 7, 4096 * kMtu,
-            {{20e-6, 0, 0, What::down, 1, Link::nic_leaf}, {25e-6, 0, 0, What::up, 1, Link::nic_leaf}});
+    const auto flapped = one(fat_tree(), spec, 7, 4096 * kMtu,
+                             {{20e-6, {FaultKind::link_down, {Place::What::nic, 0, 0}}},
+                              {25e-6, {FaultKind::link_down, {Place::What::nic, 0, 0}}, true}});
     CHECK(flapped.statistics.drops > 20);
     CHECK(flapped.last < clean.last + 60'000'000);
 }

@@ -281,7 +281,7 @@ TEST_CASE("packet paths: REPS, bitmap and mixed come near to placed paths, and l
         spec.reroute_delay = 10e-3;
         Network network(fabric, spec, 1);
         if (down) {
-            network.add_link_event({20e-6, 0, 0, LinkEvent::What::down, 1});
+            network.add_link_event({20e-6, {FaultKind::link_down, {Place::What::leaf_spine, 0, 0}}});
         }
         for (std::uint32_t i = 0; i < 64; ++i) {
             network.send({GpuId(i), GpuId((i + 8) % 64), 1024 * 4096, 0, i});

@@ -19,7 +19,7 @@ struct Case {
     PacketSpec spec;
     std::vector<packet::SendRequest> requests;
     std::vector<packet::ReductionRequest> reductions;
-    std::vector<LinkEvent> events;
+    std::vector<TimedFault> events;
 };
 
 template <class T>
@@ -32,21 +32,23 @@ void add_events(RandomStream& random, Case& c) {
     const Fabric fabric(c.shape);
     const std::size_t count = 1 + random.below(3);
     for (std::size_t i = 0; i < count; ++i) {
-        LinkEvent e;
-        e.time = static_cast<double>(random.below(40)) * 1e-6;
-        e.link = static_cast<LinkEvent::Link>(random.below(fabric.cores() > 0 ? 3 : 2));
+        TimedFault e;
+        e.at_s = static_cast<double>(random.below(40)) * 1e-6;
+        const std::uint64_t link = random.below(fabric.cores() > 0 ? 3 : 2);
+        constexpr Place::What kLinks[] = {Place::What::leaf_spine, Place::What::nic, Place::What::spine_core};
+        Fault& fault = e.fault;
+        fault.place.what = kLinks[link];
         const std::uint64_t lower[] = {fabric.leaves(), c.shape.nodes * c.shape.nics_per_node, fabric.spines()};
         const std::uint64_t upper[] = {c.shape.spines, 1, c.shape.cores_per_spine};
-        e.lower = static_cast<std::uint32_t>(random.below(lower[static_cast<std::size_t>(e.link)]));
-        e.upper = static_cast<std::uint32_t>(random.below(upper[static_cast<std::size_t>(e.link)]));
-        e.what = one_of(random, {LinkEvent::What::down, LinkEvent::What::rate, LinkEvent::What::errors});
-        e.factor = e.what == LinkEvent::What::rate ? one_of(random, {0.1, 0.5, 1.0}) : 1e-7;
-        c.events.push_back(e);
-        if (e.what == LinkEvent::What::down) {
-            e.what = LinkEvent::What::up;
-            e.time += static_cast<double>(random.below(40)) * 1e-6;
-            c.events.push_back(e);
+        fault.place.index = static_cast<std::uint32_t>(random.below(lower[link]));
+        fault.place.upper = static_cast<std::uint32_t>(random.below(upper[link]));
+        fault.kind = one_of(random, {FaultKind::link_down, FaultKind::degraded, FaultKind::bit_errors});
+        fault.factor = fault.kind == FaultKind::degraded ? one_of(random, {0.1, 0.5, 1.0}) : 1e-7;
+        if (fault.kind == FaultKind::link_down) {
+            // At least a nanosecond: without an end of its own it would stay down.
+            fault.lasts_s = std::max(1e-9, static_cast<double>(random.below(40)) * 1e-6);
         }
+        c.events.push_back(e);
     }
 }
 
@@ -174,7 +176,7 @@ Outcome run_case(const Case& c) {
     const Fabric fabric(c.shape);
     Network network(fabric, c.spec, 1);
     double bytes = 0;
-    for (const LinkEvent& event : c.events) {
+    for (const TimedFault& event : c.events) {
         network.add_link_event(event);
     }
     for (const packet::SendRequest& request : c.requests) {
@@ -213,9 +215,9 @@ constexpr double kMostOfBound = 16;
 double one_by_one(const Case& c, std::uint64_t timeouts) {
     double since = 0;
     double slowest = 1;
-    for (const LinkEvent& event : c.events) {
-        since = std::max(since, event.time + c.spec.reroute_delay);
-        slowest = event.what == LinkEvent::What::rate ? std::min(slowest, event.factor) : slowest;
+    for (const TimedFault& event : c.events) {
+        since = std::max(since, event.at_s + event.fault.lasts_s + c.spec.reroute_delay);
+        slowest = event.fault.kind == FaultKind::degraded ? std::min(slowest, event.fault.factor) : slowest;
     }
     double bytes = 0;
     double messages = 0;

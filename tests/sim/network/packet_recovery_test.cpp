@@ -30,8 +30,8 @@ Outcome losing(const FabricShape& shape, const PacketSpec& wanted, std::uint32_t
     spec.link_events = "given directly";
     Network network(fabric, spec, 1);
     if (at >= 0) {
-        network.add_link_event({(at - 500) * 1e-12, 0, 0, LinkEvent::What::errors, 1, LinkEvent::Link::nic_leaf});
-        network.add_link_event({(at + 500) * 1e-12, 0, 0, LinkEvent::What::errors, 0, LinkEvent::Link::nic_leaf});
+        network.add_link_event({(at - 500) * 1e-12, {FaultKind::bit_errors, {Place::What::nic, 0, 0}}});
+        network.add_link_event({(at + 500) * 1e-12, {FaultKind::bit_errors, {Place::What::nic, 0, 0}, 0}});
     }
     network.send({GpuId(0), GpuId(to), packets * kMtu, 0, 0});
     const double last = static_cast<double>(test::finish(network, 1)[0]);

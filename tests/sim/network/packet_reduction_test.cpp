@@ -142,9 +142,9 @@ TEST_CASE(
     spec.transport.retries = 6;
     for (const bool returns : {false, true}) {
         Network network(fabric, spec, 1);
-        network.add_link_event({1e-6, 0, 0, LinkEvent::What::down});
+        network.add_link_event({1e-6, {FaultKind::link_down, {Place::What::leaf_spine, 0, 0}}});
         if (returns) {
-            network.add_link_event({50e-6, 0, 0, LinkEvent::What::up});
+            network.add_link_event({50e-6, {FaultKind::link_down, {Place::What::leaf_spine, 0, 0}}, true});
         }
         network.reduce(over(4, 100 * kMtu));
         if (returns) {

@@ -14,7 +14,6 @@ namespace {
 
 constexpr std::uint64_t kMtu = 4096;
 constexpr double kFull = 4160 * 20;  // ps on a link
-using What = LinkEvent::What;
 
 /// Packets that each leaf sent to each spine.
 std::map<std::string, std::uint64_t> sent_up(const Network& network) {
@@ -91,13 +90,13 @@ TEST_CASE("routing: a hash of each pair keeps its messages on one path, a hash o
 TEST_CASE("routing: weighted hashes follow the rates of links, up and down, once routing knows them") {
     const Fabric fabric(test::hosts(16, 8, 4, 50e9, 500e-9));
     const std::uint32_t messages = 7000;
-    const auto shares = [&](const std::string& paths, const std::vector<LinkEvent>& events) {
+    const auto shares = [&](const std::string& paths, const std::vector<TimedFault>& events) {
         PacketSpec spec = with_paths(paths);
         spec.transport.timeout = 0.1;  // packets that only wait are not sent twice
         spec.link_events = "given directly";
         spec.reroute_delay = 1e-6;
         Network network(fabric, spec, 1);
-        for (const LinkEvent& event : events) {
+        for (const TimedFault& event : events) {
             network.add_link_event(event);
         }
         network.run(2'000'000);
@@ -118,9 +117,9 @@ TEST_CASE("routing: weighted hashes follow the rates of links, up and down, once
             CHECK(std::abs(found[spine] - p) <= 3.5 * std::sqrt(p * (1 - p) / messages));
         }
     };
-    const LinkEvent half_up{0, 0, 0, What::rate, 0.5};
-    const LinkEvent quarter_down{0, 1, 2, What::rate, 0.25};
-    const LinkEvent dead{0, 1, 3, What::down, 1};
+    const TimedFault half_up{0, {FaultKind::degraded, {Place::What::leaf_spine, 0, 0}, 0.5}};
+    const TimedFault quarter_down{0, {FaultKind::degraded, {Place::What::leaf_spine, 1, 2}, 0.25}};
+    const TimedFault dead{0, {FaultKind::link_down, {Place::What::leaf_spine, 1, 3}}};
     const std::string weighted = "{kind: ecmp, hash_by: message, weighted: true}";
     is(shares("{kind: ecmp, hash_by: message}", {half_up}), {0.25, 0.25, 0.25, 0.25});
     is(shares(weighted, {}), {0.25, 0.25, 0.25, 0.25});
@@ -139,7 +138,7 @@ TEST_CASE(
     struct Case {
         FabricShape shape;
         std::uint32_t to;
-        LinkEvent event;
+        TimedFault event;
         std::string port;  // at the dead link, in the direction of the data
         bool helps;
     };
@@ -149,18 +148,18 @@ TEST_CASE(
     const std::vector<Case> cases = {
         {test::hosts(16, 8, 4, 50e9, 500e-9),
          8,
-         {20e-6, 0, spine, What::down, 1},
+         {20e-6, {FaultKind::link_down, {Place::What::leaf_spine, 0, spine}}},
          "leaf 0 to spine " + std::to_string(spine),
          true},
         // The link down to the receiver's leaf is the spine's only one.
         {test::hosts(16, 8, 4, 50e9, 500e-9),
          8,
-         {20e-6, 1, spine, What::down, 1},
+         {20e-6, {FaultKind::link_down, {Place::What::leaf_spine, 1, spine}}},
          "spine " + std::to_string(spine) + " to leaf 1",
          false},
         {pods,
          7,
-         {20e-6, of_pods, core, What::down, 1, LinkEvent::Link::spine_core},
+         {20e-6, {FaultKind::link_down, {Place::What::spine_core, of_pods, core}}},
          "spine " + std::to_string(of_pods) + " to core " + std::to_string(core),
          true},
     };

@@ -162,7 +162,7 @@ TEST_CASE("sprayed transports: what MP-RDMA has to write in order and comes too 
         PacketSpec spec = spec_of({"{kind: mp-rdma" + more + "}", "{kind: oblivious}"});
         spec.link_events = "given directly";
         Network network(fabric, spec, 1);
-        network.add_link_event({0, 0, 0, LinkEvent::What::rate, 0.2});
+        network.add_link_event({0, {FaultKind::degraded, {Place::What::leaf_spine, 0, 0}, 0.2}});
         network.send({GpuId(0), GpuId(5), 4000 * kMtu, 0, 0});
         const auto done = static_cast<double>(test::finish(network, 1)[0]);
         CHECK(network.conserved());
@@ -200,7 +200,7 @@ TEST_CASE("sprayed transports: a path behind the others costs MP-RDMA packets of
         PacketSpec spec = spec_of({transport, paths});
         spec.link_events = "given directly";
         Network network(fabric, spec, 1);
-        network.add_link_event({0, 0, 0, LinkEvent::What::rate, 0.1});
+        network.add_link_event({0, {FaultKind::degraded, {Place::What::leaf_spine, 0, 0}, 0.1}});
         network.send({GpuId(0), GpuId(5), 4000 * kMtu, 0, 0});
         const auto done = static_cast<double>(test::finish(network, 1)[0]);
         CHECK(network.conserved());

@@ -326,9 +326,9 @@ TEST_CASE("a link that goes down loses its packets until routing knows, then the
     spec.paths.policy.choose("ecmp");
     spec.link_events = "given directly";
     spec.reroute_delay = 100e-6;
-    const auto run = [&](std::vector<LinkEvent> events) {
+    const auto run = [&](std::vector<TimedFault> events) {
         Network network(fabric, spec, 1);
-        for (const LinkEvent& event : events) {
+        for (const TimedFault& event : events) {
             network.add_link_event(event);
         }
         network.send({GpuId(0), GpuId(9), 2048 * 4096, 0, 0});
@@ -338,25 +338,25 @@ TEST_CASE("a link that goes down loses its packets until routing knows, then the
     };
     const auto clean = run({});
     CHECK(clean.second.drops == 0);
-    std::vector<LinkEvent> all;
+    std::vector<TimedFault> all;
     for (std::uint32_t spine = 0; spine < 4; ++spine) {
-        all.push_back({20e-6, 0, spine, LinkEvent::What::down, 1});
-        all.push_back({20e-6, 1, spine + 4, LinkEvent::What::down, 1});
+        all.push_back({20e-6, {FaultKind::link_down, {Place::What::leaf_spine, 0, spine}}});
+        all.push_back({20e-6, {FaultKind::link_down, {Place::What::leaf_spine, 1, spine + 4}}});
     }
     // Every path of the pair dies at one of its ends, so that no flow can get through.
     CHECK_THROWS_AS(run(all), InfeasibleError);
     // Half of the paths: whichever the hash took, the flow ends after the reroute at the latest.
     all.clear();
     for (std::uint32_t spine = 0; spine < 7; ++spine) {
-        all.push_back({20e-6, 0, spine, LinkEvent::What::down, 1});
+        all.push_back({20e-6, {FaultKind::link_down, {Place::What::leaf_spine, 0, spine}}});
     }
     const auto around = run(all);
     CHECK(around.first >= clean.first);
     CHECK(around.first < clean.first + 1'000'000'000);
     // A degraded link takes as much longer as its rate says.
-    std::vector<LinkEvent> slow;
+    std::vector<TimedFault> slow;
     for (std::uint32_t spine = 0; spine < 8; ++spine) {
-        slow.push_back({0, 0, spine, LinkEvent::What::rate, 0.25});
+        slow.push_back({0, {FaultKind::degraded, {Place::What::leaf_spine, 0, spine}, 0.25}});
     }
     CHECK(static_cast<double>(run(slow).first) ==
           doctest::Approx(4.0 * static_cast<double>(clean.first)).epsilon(0.05));

@@ -15,8 +15,6 @@ namespace {
 
 constexpr std::uint64_t kMtu = 4096;
 constexpr std::uint64_t kPackets = 512;
-using What = LinkEvent::What;
-using Link = LinkEvent::Link;
 
 PacketSpec paused(StormAction action = StormAction::none) {
     PacketSpec spec;
@@ -42,9 +40,9 @@ struct Outcome {
 Outcome storm(const PacketSpec& spec, double end) {
     const Fabric fabric(test::hosts(8, 4, 1, 50e9, 500e-9));
     Network network(fabric, spec, 1);
-    network.add_link_event({0, 7, 0, What::pause, 1, Link::nic_leaf});
+    network.add_link_event({0, {FaultKind::pause, {Place::What::nic, 7, 0}}});
     if (end > 0) {
-        network.add_link_event({end, 7, 0, What::resume, 1, Link::nic_leaf});
+        network.add_link_event({end, {FaultKind::pause, {Place::What::nic, 7, 0}}, true});
     }
     network.send({GpuId(0), GpuId(7), kPackets * kMtu, 0, 0});
     network.send({GpuId(1), GpuId(6), kPackets * kMtu, 0, 1});
@@ -131,8 +129,8 @@ TEST_CASE("packet watchdog: a file of link events lets NICs alone pause") {
     };
     const auto events = read("0.001,nic 3,pause,\n0.002,nic 3,resume,\n");
     REQUIRE(events.size() == 2);
-    CHECK(events[0].what == What::pause);
-    CHECK(events[1].what == What::resume);
+    CHECK(events[0].fault.kind == FaultKind::pause);
+    CHECK(events[1].ends);
     CHECK_THROWS_WITH_AS(read("0,leaf 0 spine 0,pause,\n"), doctest::Contains(":2:3: error: only a NIC pauses"),
                          ConfigError);
     CHECK_THROWS_WITH_AS(read("0,nic 3,paus,\n"), doctest::Contains("down, up, rate, errors, pause, resume"),

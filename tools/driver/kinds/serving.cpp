@@ -271,14 +271,7 @@ class ServingWork final : public ScenarioRun {
             return;
         }
         service_.faults.shape = service_shape(scenario_);
-        for (const EventSpec& event : engine_.faults.events) {
-            TimedFault one{event.at_s, {event.kind, {}, event.factor, event.lasts_s}};
-            std::string problem;
-            if (!parse_place(event.where, service_.faults.shape, one.fault.place, problem)) {
-                throw InternalError(problem);  // checked where the scenario is read
-            }
-            service_.faults.timed.push_back(one);
-        }
+        service_.faults.timed = timed_faults(engine_.faults.events, service_.faults.shape);
         if (!engine_.faults.trace.empty()) {
             const auto trace = read_fault_trace(scenario_.file(engine_.faults.trace), service_.faults.shape);
             service_.faults.timed.insert(service_.faults.timed.end(), trace.begin(), trace.end());
