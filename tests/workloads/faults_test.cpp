@@ -128,19 +128,19 @@ TEST_CASE(
     of_gpus.begin();
     of_replicas.begin();
     constexpr int kStrikes = 4000;
-    std::vector<Strike> struck;
+    std::vector<TimedFault> struck;
     double lasts = 0;
     int bad = 0;
     for (int i = 0; i < kStrikes; ++i) {
         struck.clear();
         of_gpus.strike(struck);
-        const Fault fault = of_gpus.fault(struck.front().component, shape);
+        const Fault fault = struck.front().fault;
         CHECK((fault.kind == FaultKind::slow && fault.factor == 0.5 && fault.place.what == Place::What::gpu));
         CHECK(fault.place.index < 32);
         lasts += fault.lasts_s / kStrikes;
         struck.clear();
         of_replicas.strike(struck);
-        const Fault hang = of_replicas.fault(struck.front().component, shape);
+        const Fault hang = struck.front().fault;
         CHECK((hang.place.what == Place::What::replica && hang.lasts_s == 0));
         bad += hang.place.index == 2 ? 1 : 0;
     }
@@ -154,6 +154,27 @@ TEST_CASE(
     const double now = of_replicas.next();
     of_replicas.replaced(2, now);
     CHECK(of_replicas.next() > now);
+}
+
+TEST_CASE(
+    "a source of given faults strikes with each at its time, those of one time in their order, and then no more") {
+    const auto slow = [](double at_s, std::uint32_t gpu) {
+        return TimedFault{at_s, {FaultKind::slow, {Place::What::gpu, gpu}, 0.5, 60}};
+    };
+    FaultSource source({slow(20, 0), slow(10, 1), slow(20, 2)});
+    source.begin();
+    CHECK((source.is_given() && !source.of_machines() && !source.while_running()));
+    std::vector<TimedFault> struck;
+    for (const double at_s : {10, 20, 20}) {
+        CHECK(source.next() == at_s);
+        source.strike(struck);
+    }
+    CHECK(std::isinf(source.next()));
+    REQUIRE(struck.size() == 3);
+    for (const auto& [i, gpu] : {std::pair{0U, 1U}, {1U, 0U}, {2U, 2U}}) {
+        CHECK(struck[i].fault.place.index == gpu);
+        CHECK((struck[i].at_s == 0 && struck[i].fault.lasts_s == 60));
+    }
 }
 
 TEST_CASE("a machine that is bad fails as many times as often, until it is mended") {

@@ -7,6 +7,8 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <cmath>
+
 using namespace orrery;
 using namespace orrery::test;
 
@@ -171,6 +173,16 @@ TEST_CASE("serving faults: exponential failures and repairs are available as the
     const double all = p[0] + p[1] + p[2] + p[3];
     CHECK(1 - result.down_s / (2 * result.end_s) == doctest::Approx((p[0] + p[1] + p[2] / 2) / all).epsilon(0.01));
     CHECK(result.outage_s / result.end_s == doctest::Approx(p[3] / all).epsilon(0.2));
+}
+
+TEST_CASE("serving faults: faults that are far apart keep coming") {
+    ProcessSpec process;
+    process.component = Component::replica;
+    process.mtbf_s = 50'000;
+    ServiceSpec spec = service(1);
+    spec.faults.processes = {process};
+    // 100 are expected in 5,000,000 s.
+    CHECK(std::abs(static_cast<double>(served(spec, every(10'000, 501)).failures) - 100) < 3 * 10);
 }
 
 TEST_CASE("serving faults: what fails by a Weibull law is as available as its means say") {

@@ -35,9 +35,6 @@ Campaign::Campaign(const CampaignPlan& plan, JobModel& job, std::uint64_t seed, 
                                  : std::numeric_limits<std::int64_t>::max()),
       seen_(fleet_.places()) {
     add_sources(seed);
-    for (std::uint32_t i = 0; i < plan.given.size(); ++i) {
-        push(CampaignTime::from_seconds(plan.given[i].at_s), Event::Kind::given, i);
-    }
     free_ = saves_are_free();
     next_save_ = free_ ? goal_ : after(interval_);
 }
@@ -95,14 +92,8 @@ CampaignPlan plan_campaign(const FaultsSpec& spec, const JobShape& shape, JobMod
                            std::vector<TimedFault> trace) {
     CampaignPlan plan{spec, shape, std::move(trace), job.iteration_s({shape.nodes, {}, 0}), 0, {}, 0, 0, {}};
     plan.straggling_s = std::max(plan.iteration_s, job.straggling_s());
-    for (const EventSpec& event : spec.events) {
-        TimedFault one{event.at_s, {event.kind, {}, event.factor, event.lasts_s}};
-        std::string problem;
-        ORRERY_ASSERT(parse_place(event.where, shape, one.fault.place, problem));
-        plan.given.push_back(one);
-    }
-    std::stable_sort(plan.given.begin(), plan.given.end(),
-                     [](const TimedFault& a, const TimedFault& b) { return a.at_s < b.at_s; });
+    const std::vector<TimedFault> events = timed_faults(spec.events, shape);
+    plan.given.insert(plan.given.end(), events.begin(), events.end());
     const CheckpointSetting setting = job.checkpoint();
     const StorageSpec& storage = setting.storage;
     if (storage.capacity > 0 && setting.bytes * static_cast<double>(storage.keep) > storage.capacity) {

@@ -103,7 +103,7 @@ struct IntervalBounds {
 struct CampaignPlan {
     const FaultsSpec& spec;
     JobShape shape;
-    std::vector<TimedFault> given;  ///< of events and trace, by time
+    std::vector<TimedFault> given;  ///< of trace and events
     double iteration_s = 0;         ///< without faults
     double straggling_s = 0;        ///< of an iteration on healthy machines, on average
     CheckpointCost cost;

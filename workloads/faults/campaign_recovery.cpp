@@ -28,7 +28,7 @@ void Campaign::lose(std::uint32_t place, double back_after_s) {
     background_.clear();
     priced_ = false;
     if (back_after_s > 0) {
-        push(in(back_after_s), Event::Kind::back, machine);
+        push(in(back_after_s), Happens::back, machine);
     } else if (back_after_s == 0) {
         to_repair(machine);
     }
@@ -37,7 +37,7 @@ void Campaign::lose(std::uint32_t place, double back_after_s) {
 void Campaign::to_repair(std::uint32_t machine) {
     const Machines::Repair repair = fleet_.repair(machine, now_.seconds(), out_);
     if (!repair.retired) {
-        push(in(repair.seconds), repair.works ? Event::Kind::mended : Event::Kind::back, machine);
+        push(in(repair.seconds), repair.works ? Happens::mended : Happens::back, machine);
     }
 }
 
@@ -95,7 +95,9 @@ void Campaign::tell_sources() {
             FaultSource& source = sources_[i];
             if (source.of_machines()) {
                 source.set_bad(place, fleet_.bad(places[place], i));
-                source.replaced(place, static_cast<double>(exposure(source)) * 1e-9);
+                const std::int64_t exposed = source.while_running() ? trained_ : now_.ns();
+                source.replaced(place, static_cast<double>(exposed) * 1e-9);
+                due_[i] = CampaignTime::from_seconds(source.next());
             }
         }
     }

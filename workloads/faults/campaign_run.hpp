@@ -1,12 +1,13 @@
 #pragma once
 // The state of one campaign as it runs, and what its parts do with it. Only campaign*.cpp include this.
 
+#include "sim/engine/event_queue.hpp"
+#include "workloads/faults/campaign.hpp"
 #include "workloads/faults/fault_source.hpp"
 #include "workloads/faults/impairments.hpp"
 
 #include <deque>
 #include <optional>
-#include <queue>
 
 namespace orrery::faults::running {
 
@@ -43,18 +44,12 @@ class Campaign {
     CampaignResult run();
 
   private:
-    struct Event {
-        enum class Kind { given, strike, end, back, mended, found, noticed };
-        CampaignTime at;
-        std::uint64_t sequence;
-        Kind kind;
-        std::uint32_t what;
-        std::uint32_t source;  ///< of strike
-        bool operator>(const Event& other) const { return at != other.at ? at > other.at : sequence > other.sequence; }
-    };
+    /// What happens at its time, to a fault, an impairment, a machine or a corruption.
+    enum class Happens : std::uint32_t { strike, end, back, mended, found, noticed };
 
-    void push(CampaignTime at, Event::Kind kind, std::uint32_t what, std::uint32_t source = 0) {
-        queue_.push({at, sequence_++, kind, what, source});
+    /// At one instant faults that are given come first, and all else in the order in which it was asked for.
+    void push(CampaignTime at, Happens what, std::uint32_t to, bool given = false) {
+        queue_.push({at.ns(), (std::uint64_t{!given} << 63U) | sequence_++, static_cast<std::uint32_t>(what), to});
     }
     [[nodiscard]] CampaignTime in(double seconds) const { return now_ + CampaignTime::from_seconds(seconds); }
     [[nodiscard]] std::int64_t after(std::int64_t work) const {
@@ -70,8 +65,8 @@ class Campaign {
     void add_sources(std::uint64_t seed);
 
     // --- time -------------------------------------------------------------------------------------------------------
-    [[nodiscard]] std::int64_t exposure(const FaultSource& source) const;
-    [[nodiscard]] CampaignTime arrival(const FaultSource& source) const;
+    // Of the next strike of a source.
+    [[nodiscard]] CampaignTime arrival(std::size_t source) const;
     [[nodiscard]] CampaignTime next_event() const;
     // Nanoseconds of an iteration now; 0: it stands still.
     std::int64_t iteration();
@@ -173,8 +168,10 @@ class Campaign {
     std::uint64_t fruitless_ = 0;
 
     std::vector<FaultSource> sources_;
-    std::vector<Strike> strikes_;
-    std::priority_queue<Event, std::vector<Event>, std::greater<>> queue_;
+    std::vector<CampaignTime> due_;  ///< by source: its exposure at the next strike
+    std::vector<TimedFault> strikes_;
+    std::vector<Fault> struck_;  ///< or about to be
+    EventQueue queue_;           ///< of nanoseconds
     std::uint64_t sequence_ = 0;
     CampaignResult out_;
 };

@@ -5,57 +5,54 @@
 namespace orrery::faults::running {
 
 void Campaign::add_sources(std::uint64_t seed) {
-    for (std::size_t i = 0; i < spec_.processes.size(); ++i) {
-        const std::string name = std::to_string(i);
-        FaultSource source(spec_.processes[i], plan_.shape, seed, "faults/process/" + name, "faults/lasts/" + name);
+    sources_ = fault_sources(spec_.processes, plan_.given, plan_.shape, seed, "faults/process/", "faults/lasts/");
+    for (std::size_t i = 0; i < sources_.size(); ++i) {
+        FaultSource& source = sources_[i];
         for (std::uint32_t place = 0; source.of_machines() && place < fleet_.places().size(); ++place) {
             source.set_bad(place, fleet_.bad(fleet_.machine_at(place), i));
         }
         source.begin();
-        sources_.push_back(std::move(source));
+        due_.push_back(CampaignTime::from_seconds(source.next()));
     }
 }
 
 void Campaign::take_event() {
-    for (std::uint32_t i = 0; i < sources_.size(); ++i) {
-        FaultSource& source = sources_[i];
-        if (arrival(source) <= now_) {
+    for (std::size_t i = 0; i < sources_.size(); ++i) {
+        if (FaultSource& source = sources_[i]; arrival(i) <= now_) {
             strikes_.clear();
             source.strike(strikes_);
-            for (const Strike& one : strikes_) {
-                push(in(one.after_s), Event::Kind::strike, one.component, i);
+            due_[i] = CampaignTime::from_seconds(source.next());
+            for (const TimedFault& one : strikes_) {
+                push(in(one.at_s), Happens::strike, static_cast<std::uint32_t>(struck_.size()), source.is_given());
+                struck_.push_back(one.fault);
             }
             return;
         }
     }
-    ORRERY_ASSERT(!queue_.empty() && queue_.top().at == now_);
-    const Event event = queue_.top();
-    queue_.pop();
-    switch (event.kind) {
-        case Event::Kind::given:
-            ORRERY_ASSERT(event.what < plan_.given.size());
-            return strike(plan_.given[event.what].fault);
-        case Event::Kind::strike:
-            ORRERY_ASSERT(event.source < sources_.size());
-            return strike(sources_[event.source].fault(event.what, plan_.shape));
-        case Event::Kind::end:
-            impairments_.end(event.what);
+    ORRERY_ASSERT(!queue_.empty());
+    const Event event = queue_.pop();
+    ORRERY_ASSERT(event.time_ps == now_.ns());
+    switch (const auto what = static_cast<Happens>(event.handler); what) {
+        case Happens::strike:
+            return strike(struck_[event.datum]);
+        case Happens::end:
+            impairments_.end(event.datum);
             priced_ = false;
             return;
-        case Event::Kind::back:
-        case Event::Kind::mended:
-            if (event.kind == Event::Kind::mended) {
-                impairments_.end_of(event.what);
+        case Happens::back:
+        case Happens::mended:
+            if (what == Happens::mended) {
+                impairments_.end_of(event.datum);
             }
-            fleet_.give_back(event.what, event.kind == Event::Kind::mended);
+            fleet_.give_back(event.datum, what == Happens::mended);
             if (step_ == Step::waiting) {
                 acquire();
             }
             return;
-        case Event::Kind::found:
-            return find_corruption(event.what);
-        case Event::Kind::noticed:
-            if (const Impairments::Active* one = impairments_.find(event.what); one != nullptr) {
+        case Happens::found:
+            return find_corruption(event.datum);
+        case Happens::noticed:
+            if (const Impairments::Active* one = impairments_.find(event.datum); one != nullptr) {
                 draining_.push_back(one->machine);
             }
             return;
@@ -95,7 +92,7 @@ void Campaign::strike(const Fault& fault) {
         }
         case FaultKind::corruption:
             corruptions_.push_back({next_corruption_, now_, machine});
-            return push(in(recovery_.corruption_s), Event::Kind::found, next_corruption_++);
+            return push(in(recovery_.corruption_s), Happens::found, next_corruption_++);
         case FaultKind::link_down:
         case FaultKind::link_flap:
             return strike_link(fault, place, machine);
@@ -113,7 +110,7 @@ void Campaign::strike(const Fault& fault) {
 void Campaign::preempt_standby(const Fault& fault, std::uint32_t place) {
     const std::uint32_t machine = fleet_.take_standby(place);
     if (machine != Machines::kNone && fault.lasts_s > 0) {
-        push(in(fault.lasts_s), Event::Kind::back, machine);
+        push(in(fault.lasts_s), Happens::back, machine);
     }
 }
 
@@ -147,11 +144,11 @@ void Campaign::impair(const Fault& fault, std::uint32_t machine) {
     const std::uint32_t id = impairments_.add(fault, machine);
     priced_ = false;
     if (fault.lasts_s > 0) {
-        push(in(fault.lasts_s), Event::Kind::end, id);
+        push(in(fault.lasts_s), Happens::end, id);
     }
     const bool of_machine = machine != Machines::kNone && fault.kind != FaultKind::power_cap;
     if (of_machine && recovery_.watches && !chance(recovery_.anomaly_misses)) {
-        push(in(recovery_.anomaly_s), Event::Kind::noticed, id);
+        push(in(recovery_.anomaly_s), Happens::noticed, id);
     }
 }
 

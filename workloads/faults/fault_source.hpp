@@ -1,5 +1,5 @@
 #pragma once
-// A fault process at work in a run, whatever the run is: when it strikes next, and which faults that are.
+// The faults of a run, whatever the run is: those that are given and those that processes draw, each source by itself.
 //
 // The clock, what becomes of a fault and how what it broke comes back are the run's own: campaigns of training
 // (campaign_run.hpp) and serving (workloads/serving/cluster/lifecycle.hpp).
@@ -19,36 +19,50 @@ namespace orrery::faults {
 
 class FaultSource {
   public:
+    explicit FaultSource(std::vector<TimedFault> given);
     /// `strikes` and `lasts` name the random streams that times of faults, and how long they last, are drawn from. The
     /// specification outlives this.
     FaultSource(const ProcessSpec& spec, const JobShape& shape, std::uint64_t seed, const std::string& strikes,
                 const std::string& lasts);
 
-    [[nodiscard]] const ProcessSpec& spec() const { return *spec_; }
+    [[nodiscard]] bool is_given() const { return spec_ == nullptr; }
+    /// Its exposure is the time that the job trains; otherwise that of the run.
+    [[nodiscard]] bool while_running() const { return spec_ != nullptr && spec_->while_running; }
     /// Whether its components are those of the job's machines; otherwise each counts as a machine.
     [[nodiscard]] bool of_machines() const { return of_machines_; }
     [[nodiscard]] std::uint32_t machines() const { return machines_; }
     void set_bad(std::uint32_t machine, bool bad) { exposed_.set_bad(machine, bad); }
 
     /// Draws the first strike, at 0 s of exposure.
-    void begin() { process_->begin(exposed_, random_); }
-    /// Seconds of exposure at which the next strike falls.
-    [[nodiscard]] double next() const { return process_->next(); }
-    /// Adds who is struck then; and draws the strike after it.
-    void strike(std::vector<Strike>& out) { process_->strike(exposed_, random_, out); }
-    /// What a component suffers that was struck: draws how long it lasts.
-    [[nodiscard]] Fault fault(std::uint32_t component, const JobShape& shape);
+    void begin();
+    /// Seconds of exposure at which the next strike falls; infinity: none does.
+    [[nodiscard]] double next() const {
+        return process_                  ? process_->next()
+               : struck_ < given_.size() ? given_[struck_].at_s
+                                         : std::numeric_limits<double>::infinity();
+    }
+    /// Adds the faults that begin with that strike, each so long after it as its `at_s` says; and draws the strike after it.
+    void strike(std::vector<TimedFault>& out);
     /// Another machine has taken a place.
     void replaced(std::uint32_t machine, double now_s) { process_->changed(exposed_, machine, now_s, random_); }
 
   private:
-    const ProcessSpec* spec_;
-    bool of_machines_;
-    std::uint32_t machines_;
-    Exposed exposed_;
+    std::vector<TimedFault> given_;  ///< by time
+    std::size_t struck_ = 0;         ///< of those
+    const ProcessSpec* spec_ = nullptr;
+    JobShape shape_;
+    bool of_machines_ = false;
+    std::uint32_t machines_ = 0;
+    Exposed exposed_{0, 1, 0, 1};
     std::unique_ptr<FaultProcess> process_;
-    RandomStream random_;
-    RandomStream lasts_;
+    RandomStream random_{0, ""};
+    RandomStream lasts_{0, ""};
 };
+
+/// A source for each process, and then one of those that are given. The names of random streams go on with the number of the process.
+[[nodiscard]] std::vector<FaultSource> fault_sources(const std::vector<ProcessSpec>& processes,
+                                                     const std::vector<TimedFault>& given, const JobShape& shape,
+                                                     std::uint64_t seed, const std::string& strikes,
+                                                     const std::string& lasts);
 
 }  // namespace orrery::faults

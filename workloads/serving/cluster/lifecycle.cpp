@@ -9,7 +9,13 @@ namespace orrery::serving {
 
 namespace {
 
-constexpr double kLatest = 9e6;  ///< s: nothing runs longer
+constexpr double kLatest = 9e6;                 ///< s: nothing runs longer
+constexpr std::uint32_t kAfterAll = 1U << 23U;  ///< of an instant, faults come after what ends or comes back
+
+// Of a link that nothing passes.
+bool is_silent(const Fault& fault) {
+    return fault.kind == FaultKind::link_down || fault.kind == FaultKind::link_flap;
+}
 
 }  // namespace
 
@@ -17,22 +23,17 @@ void Lifecycle::begin(Dispatcher& dispatcher) {
     Part::begin(dispatcher);
     const ServiceFaults& faults = spec_.faults;
     units_.resize(fleet_.size());
-    spares_ = faults.recovery.spares;
-    for (std::uint32_t i = 0; i < faults.processes.size(); ++i) {
-        const ProcessSpec& one = faults.processes[i];
-        const std::string name = std::to_string(i);
-        sources_.push_back(
-            {FaultSource(one, faults.shape, spec_.seed, "serving/faults/" + name, "serving/faults/lasts/" + name), {}});
-        FaultSource& source = sources_.back().faults;
-        RandomStream bad(spec_.seed, "serving/faults/bad/" + name);
-        for (std::uint32_t machine = 0; machine < source.machines() && one.bad_share > 0; ++machine) {
-            source.set_bad(machine, bad.uniform() < one.bad_share);
+    sources_ = fault_sources(faults.processes, faults.timed, faults.shape, spec_.seed, "serving/faults/",
+                             "serving/faults/lasts/");
+    due_.resize(sources_.size());
+    for (std::uint32_t i = 0; i < sources_.size(); ++i) {
+        const double bad_share = i < faults.processes.size() ? faults.processes[i].bad_share : 0;
+        RandomStream bad(spec_.seed, "serving/faults/bad/" + std::to_string(i));
+        for (std::uint32_t machine = 0; machine < sources_[i].machines() && bad_share > 0; ++machine) {
+            sources_[i].set_bad(machine, bad.uniform() < bad_share);
         }
-        source.begin();
+        sources_[i].begin();
         expect(i);
-    }
-    for (std::uint32_t i = 0; i < faults.timed.size(); ++i) {
-        wait(faults.timed[i].at_s, given, i);
     }
 }
 
@@ -42,20 +43,16 @@ void Lifecycle::wait(double seconds, Step step, std::uint32_t index) {
     }
 }
 
-void Lifecycle::expect(std::uint32_t index) {
-    Source& source = sources_[index];
-    const double at = source.faults.next();
-    if (at < kLatest) {
-        source.due = SimTime::from_seconds(at);
-        wait(std::max(0.0, (source.due - now()).seconds()), drawn, index);
+void Lifecycle::expect(std::uint32_t source) {
+    if (const double at = sources_[source].next(); at < kLatest) {
+        due_[source] = std::max(now(), SimTime::from_seconds(at));
+        dispatcher_->delay(due_[source] - now(), kAfterAll + source, pair_token(drawn, source), Phase::fault);
     }
 }
 
 void Lifecycle::on_done(std::uint64_t token, Dispatcher&) {
     const std::uint32_t index = low_of(token);
     switch (static_cast<Step>(high_of(token))) {
-        case given:
-            return frontend_.all_settled() ? void() : strike(spec_.faults.timed[index].fault);
         case drawn:
             return draw(index);
         case struck:
@@ -97,18 +94,16 @@ void Lifecycle::on_done(std::uint64_t token, Dispatcher&) {
 }
 
 void Lifecycle::draw(std::uint32_t index) {
-    Source& source = sources_[index];
-    if (frontend_.all_settled() || now() < source.due) {
+    if (frontend_.all_settled() || now() < due_[index]) {
         return;  // the next one was drawn anew meanwhile
     }
-    std::vector<Strike> strikes;
-    source.faults.strike(strikes);
+    std::vector<TimedFault> strikes;
+    sources_[index].strike(strikes);
     expect(index);
-    for (const Strike& one : strikes) {
-        const Fault fault = source.faults.fault(one.component, spec_.faults.shape);
-        if (one.after_s > 0) {
+    for (const auto& [after_s, fault, ends] : strikes) {
+        if (after_s > 0) {
             later_.push_back(fault);
-            wait(one.after_s, struck, static_cast<std::uint32_t>(later_.size() - 1));
+            wait(after_s, struck, static_cast<std::uint32_t>(later_.size() - 1));
         } else {
             strike(fault);
         }
@@ -140,7 +135,6 @@ bool Lifecycle::spans(const Replica& replica, std::uint32_t stage) const {
 }
 
 std::vector<std::uint32_t> Lifecycle::struck_by(const Fault& fault) const {
-    const bool silent = fault.kind == FaultKind::link_down || fault.kind == FaultKind::link_flap;
     std::vector<std::uint32_t> out;
     for (std::uint32_t i = 0; i < fleet_.size(); ++i) {
         const Replica& replica = fleet_[i];
@@ -148,7 +142,7 @@ std::vector<std::uint32_t> Lifecycle::struck_by(const Fault& fault) const {
         bool hit = fault.place.what == Place::What::replica
                        ? fault.place.index == i
                        : touches(fault.place, replica.first_gpu, replica.pool.gpus);
-        if (hit && silent) {
+        if (hit && is_silent(fault)) {
             hit = false;
             const auto gpus = replica.pool.gpus / static_cast<std::uint32_t>(replica.stages.size());
             for (std::uint32_t stage = 0; stage < replica.stages.size(); ++stage) {
@@ -163,7 +157,7 @@ std::vector<std::uint32_t> Lifecycle::struck_by(const Fault& fault) const {
 }
 
 void Lifecycle::strike(const Fault& fault) {
-    const bool silent = fault.kind == FaultKind::link_down || fault.kind == FaultKind::link_flap;
+    const bool silent = is_silent(fault);
     Fault here = fault;
     if (silent && here.lasts_s <= 0) {
         here.lasts_s = repair_s();
@@ -189,13 +183,19 @@ void Lifecycle::strike(const Fault& fault) {
             break;
     }
     const Place::What what = fault.place.what;
-    Breakage broken{here, struck_by(here), !silent && what != Place::What::replica && what != Place::What::job};
-    if (broken.replicas.empty()) {
-        result_.without_effect += silent ? 0 : 1;
-        return;
+    if (const auto id =
+            broken(here, struck_by(here), !silent && what != Place::What::replica && what != Place::What::job)) {
+        stop(*id);
     }
-    breakages_.push_back(std::move(broken));
-    stop(static_cast<std::uint32_t>(breakages_.size() - 1));
+}
+
+std::optional<std::uint32_t> Lifecycle::broken(const Fault& fault, std::vector<std::uint32_t> replicas, bool machine) {
+    if (replicas.empty()) {
+        result_.without_effect += is_silent(fault) ? 0 : 1;
+        return std::nullopt;
+    }
+    breakages_.push_back({fault, std::move(replicas), machine});
+    return static_cast<std::uint32_t>(breakages_.size() - 1);
 }
 
 // Stages that go over a silent link wait for it.
@@ -208,42 +208,32 @@ void Lifecycle::stall(const Fault& fault) {
 
 // Nobody notices before it is looked for; what is struck again meanwhile is found with the first.
 void Lifecycle::spoil(const Fault& fault) {
-    Breakage broken{fault, struck_by(fault), true};
-    std::erase_if(broken.replicas, [&](std::uint32_t replica) { return fleet_[replica].corrupt; });
-    if (broken.replicas.empty()) {
-        ++result_.without_effect;
-        return;
+    std::vector<std::uint32_t> replicas = struck_by(fault);
+    std::erase_if(replicas, [&](std::uint32_t replica) { return std::exchange(fleet_[replica].corrupt, true); });
+    if (const auto id = broken(fault, std::move(replicas), true)) {
+        constexpr double kUnlessGiven = 3600;
+        wait(spec_.faults.recovery.corruption_s.value_or(kUnlessGiven), found, *id);
     }
-    for (const std::uint32_t replica : broken.replicas) {
-        fleet_[replica].corrupt = true;
-    }
-    breakages_.push_back(std::move(broken));
-    constexpr double kUnlessGiven = 3600;
-    wait(spec_.faults.recovery.corruption_s.value_or(kUnlessGiven), found,
-         static_cast<std::uint32_t>(breakages_.size() - 1));
 }
 
 void Lifecycle::preempt(const Fault& fault) {
-    breakages_.push_back({fault, struck_by(fault), true});
-    const auto id = static_cast<std::uint32_t>(breakages_.size() - 1);
-    if (breakages_[id].replicas.empty()) {
-        ++result_.without_effect;
-        breakages_.pop_back();
+    const auto id = broken(fault, struck_by(fault), true);
+    if (!id) {
         return;
     }
     if (spec_.faults.recovery.notice_s <= 0) {
-        return stop(id);
+        return stop(*id);
     }
-    for (const std::uint32_t replica : breakages_[id].replicas) {
+    for (const std::uint32_t replica : breakages_[*id].replicas) {
         list(replica, false);
     }
-    wait(spec_.faults.recovery.notice_s, cut, id);
+    wait(spec_.faults.recovery.notice_s, cut, *id);
 }
 
 void Lifecycle::stop(std::uint32_t id) {
     const ServiceRecovery& recovery = spec_.faults.recovery;
     const FaultKind kind = breakages_[id].fault.kind;
-    const bool hangs = kind == FaultKind::hang || kind == FaultKind::link_down || kind == FaultKind::link_flap;
+    const bool hangs = kind == FaultKind::hang || is_silent(breakages_[id].fault);
     const double delay = hangs ? recovery.timeout_s : kind == FaultKind::corruption ? 0 : recovery.detection_s;
     for (const std::uint32_t replica : breakages_[id].replicas) {
         units_[replica] = {true, now()};
@@ -304,8 +294,8 @@ void Lifecycle::lose(std::uint32_t id) {
     const ServiceRecovery& recovery = spec_.faults.recovery;
     if (!breakages_[id].machine) {
         const Fault& fault = breakages_[id].fault;
-        const bool silent = fault.kind == FaultKind::link_down || fault.kind == FaultKind::link_flap;
-        const double still = silent ? fault.lasts_s - recovery.timeout_s : 0;  // nobody joins over a silent link
+        const double still =
+            is_silent(fault) ? fault.lasts_s - recovery.timeout_s : 0;  // nobody joins over a silent link
         return still > 0 ? wait(still, joined, id) : bring_back(id, Machine::same);
     }
     const double given_s = breakages_[id].fault.lasts_s;  // a preempted machine comes back by itself
@@ -338,10 +328,10 @@ void Lifecycle::renew(const Place& place) {
     });
     apply();
     for (std::uint32_t i = 0; i < sources_.size(); ++i) {
-        Source& source = sources_[i];
-        if (source.faults.of_machines()) {
-            source.faults.replaced(node, now().seconds());
-            if (SimTime::from_seconds(std::min(source.faults.next(), kLatest)) != source.due) {
+        FaultSource& source = sources_[i];
+        if (source.of_machines()) {
+            source.replaced(node, now().seconds());
+            if (SimTime::from_seconds(std::min(source.next(), kLatest)) != due_[i]) {
                 expect(i);
             }
         }

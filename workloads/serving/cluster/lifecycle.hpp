@@ -19,6 +19,8 @@
 #include "workloads/serving/cluster/admission.hpp"
 #include "workloads/serving/cluster/pipelines.hpp"
 #include "workloads/serving/cluster/starter.hpp"
+#include <optional>
+
 
 namespace orrery::serving {
 
@@ -40,14 +42,10 @@ class Lifecycle final : public FleetPart {
     void finish(SimTime from, SimTime to);
 
   private:
-    enum Step : std::uint32_t { given, drawn, struck, cut, found, detected, joined, mended, ended };
+    enum Step : std::uint32_t { drawn, struck, cut, found, detected, joined, mended, ended };
     struct Unit {
         bool down = false;
         SimTime since;
-    };
-    struct Source {
-        FaultSource faults;
-        SimTime due;
     };
     /// What a fault broke, until it is whole.
     struct Breakage {
@@ -58,6 +56,8 @@ class Lifecycle final : public FleetPart {
     [[nodiscard]] double repair_s();
     void wait(double seconds, Step step, std::uint32_t index);
     void expect(std::uint32_t source);
+    /// Keeps what a fault broke; nothing: it was without effect.
+    std::optional<std::uint32_t> broken(const Fault& fault, std::vector<std::uint32_t> replicas, bool machine);
     void draw(std::uint32_t source);
     void strike(const Fault& fault);
     void stall(const Fault& fault);
@@ -90,7 +90,8 @@ class Lifecycle final : public FleetPart {
     Starter& starter_;
     const Frontend& frontend_;
     std::vector<Unit> units_;  ///< by replica
-    std::vector<Source> sources_;
+    std::vector<FaultSource> sources_;
+    std::vector<SimTime> due_;  ///< by source
     std::vector<Breakage> breakages_;
     std::vector<std::uint32_t> waiting_;  ///< breakages for which there is no machine
     std::vector<Fault> later_;            ///< of bursts

@@ -5,22 +5,20 @@
 
 namespace orrery::faults::running {
 
-std::int64_t Campaign::exposure(const FaultSource& source) const {
-    return source.spec().while_running ? trained_ : now_.ns();
-}
-
-CampaignTime Campaign::arrival(const FaultSource& source) const {
-    if (source.spec().while_running && step_ != Step::training) {
-        return CampaignTime::never();
+CampaignTime Campaign::arrival(std::size_t source) const {
+    const CampaignTime due = due_[source];
+    if (!sources_[source].while_running()) {
+        return std::max(now_, due);
     }
-    const CampaignTime at = CampaignTime::from_seconds(source.next());
-    return at.is_never() ? at : now_ + CampaignTime::from_ns(std::max<std::int64_t>(0, at.ns() - exposure(source)));
+    return step_ != Step::training || due.is_never()
+               ? CampaignTime::never()
+               : now_ + CampaignTime::from_ns(std::max<std::int64_t>(0, due.ns() - trained_));
 }
 
 CampaignTime Campaign::next_event() const {
-    CampaignTime first = queue_.empty() ? CampaignTime::never() : queue_.top().at;
-    for (const FaultSource& source : sources_) {
-        first = std::min(first, arrival(source));
+    CampaignTime first = queue_.empty() ? CampaignTime::never() : CampaignTime::from_ns(queue_.earliest());
+    for (std::size_t i = 0; i < sources_.size(); ++i) {
+        first = std::min(first, arrival(i));
     }
     return first;
 }
