@@ -226,7 +226,7 @@ TEST_CASE("campaigns: what rounds with stragglers take longer is lost to straggl
       public:
         double iteration_s(const ClusterState&) override { return 2; }
         double straggling_s() override { return 2.5; }
-        std::uint32_t nodes_used(std::uint32_t nodes) const override { return nodes; }
+        std::vector<std::uint32_t> nodes_used(const std::vector<std::uint32_t>& nodes) const override { return nodes; }
         CheckpointSetting checkpoint() const override { return {}; }
     };
     FaultsSpec faults;

@@ -17,7 +17,9 @@ class SteadyJob final : public JobModel {
         }
         return seconds;
     }
-    std::uint32_t nodes_used(std::uint32_t nodes) const override { return nodes >= least ? nodes : 0; }
+    std::vector<std::uint32_t> nodes_used(const std::vector<std::uint32_t>& nodes) const override {
+        return {nodes.front() >= least ? nodes.front() : 0};
+    }
     CheckpointSetting checkpoint() const override { return setting; }
 
     std::uint32_t least = 1;

@@ -177,6 +177,37 @@ TEST_CASE(
     }
 }
 
+TEST_CASE("a pool gives standbys first, then its own machines and spares, and refills standbys with repaired ones") {
+    SpareSpec spec;
+    spec.standbys = 1;
+    spec.pool = 1;
+    spec.spares = 1;
+    spec.exponential_repair = false;
+    spec.automatic = {100, 0};
+    spec.manual = {1000, 1};
+    SparePool pool(spec, 8, 1, "repairs", "draws");
+    for (const auto& [machine, after_s] : {std::pair{8U, 0.0}, {9U, spec.join_s}, {10U, spec.borrow_s}}) {
+        CHECK(pool.available() == 11 - machine);
+        const SparePool::Taken taken = pool.take();
+        CHECK((taken.machine == machine && taken.after_s == after_s));
+    }
+    CHECK(pool.take().machine == SparePool::kNone);
+    CHECK((pool.counts().pool_joins == 1 && pool.counts().borrowed == 1));
+    const SparePool::Repair repair = pool.repair(3, 0);
+    CHECK((repair.works && !repair.retired && repair.seconds == 100));
+    pool.give_back(3);
+    CHECK(pool.take().after_s == 0);  // it stood by
+    spec.to_manual = 1;
+    spec.retire_after = 2;
+    spec.retire_window_s = 50;
+    SparePool wary(spec, 8, 1, "repairs", "draws");
+    const SparePool::Repair both = wary.repair(3, 0);
+    CHECK((!both.works && both.seconds == 1100));
+    CHECK(!wary.repair(3, 60).retired);
+    CHECK(wary.repair(3, 90).retired);
+    CHECK((wary.counts().manual_repairs == 2 && wary.counts().failed_repairs == 2 && wary.counts().retired == 1));
+}
+
 TEST_CASE("a machine that is bad fails as many times as often, until it is mended") {
     FaultsSpec faults;
     faults.duration_s = 300 * 86400.0;

@@ -28,8 +28,8 @@ class PipelineJob final : public JobModel {
         }
     }
     double iteration_s(const ClusterState& state) override { return steps_.at(state.nodes / stages_ - 1); }
-    std::uint32_t nodes_used(std::uint32_t nodes) const override {
-        return std::min(nodes / stages_, static_cast<std::uint32_t>(steps_.size())) * stages_;
+    std::vector<std::uint32_t> nodes_used(const std::vector<std::uint32_t>& nodes) const override {
+        return {std::min(nodes.front() / stages_, static_cast<std::uint32_t>(steps_.size())) * stages_};
     }
     CheckpointSetting checkpoint() const override { return {}; }
     // In the campaign: work is counted in steps of all pipelines.

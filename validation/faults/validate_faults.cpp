@@ -60,7 +60,7 @@ class StudyJob final : public JobModel {
   public:
     explicit StudyJob(const Study& study) : study_(study) {}
     double iteration_s(const ClusterState&) override { return study_.iteration_s; }
-    std::uint32_t nodes_used(std::uint32_t nodes) const override { return nodes; }
+    std::vector<std::uint32_t> nodes_used(const std::vector<std::uint32_t>& nodes) const override { return nodes; }
     // Stalls and loads are as measured: the store takes no time beside them.
     CheckpointSetting checkpoint() const override {
         CheckpointSetting out;

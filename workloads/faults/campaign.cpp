@@ -24,8 +24,9 @@ Campaign::Campaign(const CampaignPlan& plan, JobModel& job, std::uint64_t seed, 
       spec_(plan.spec),
       recovery_(plan.spec.recovery),
       job_(job),
-      kinds_(recovery_.shrinks ? job.kinds() : std::vector<std::uint32_t>()),
-      fleet_(plan.spec, plan.shape.nodes, kinds_, seed),
+      has_kinds_(recovery_.shrinks && !job.kinds().empty()),
+      fleet_(plan.spec, plan.shape.nodes, has_kinds_ ? job.kinds() : std::vector<std::uint32_t>{plan.shape.nodes},
+             seed),
       random_(seed, "faults/detection"),
       keeps_timeline_(timeline),
       horizon_(CampaignTime::from_seconds(plan.spec.duration_s)),
@@ -68,6 +69,8 @@ CampaignResult Campaign::run() {
     if (free_ && step_ == Step::training) {
         save_for_free();
     }
+    static_cast<SpareCounts&>(out_) = fleet_.counts();
+    out_.replaced = fleet_.replaced();
     out_.length = now_;
     out_.tally = tally_;
     ORRERY_ASSERT(tally_.total() == now_.ns());

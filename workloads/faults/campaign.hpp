@@ -13,8 +13,8 @@
 // Sources: Daly, FGCS 2006 (the cycle of work, dump, restart); AIReSim, arXiv:2603.07041 (pools and repair).
 // Validated by tests/workloads/faults_*_test.cpp (closed forms) and `orrery validate faults`.
 
+#include "workloads/faults/impairments.hpp"
 #include "workloads/faults/ledger.hpp"
-#include "workloads/faults/spec.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -22,14 +22,6 @@
 #include <memory>
 
 namespace orrery::faults {
-
-/// What is slower than it should be, by place of the job.
-struct Impairment {
-    FaultKind kind = FaultKind::slow;  ///< slow, degraded, link_flap, switch_loss or power_cap
-    Place place;
-    double factor = 1;  ///< share of the speed or rate that is left
-    friend bool operator==(const Impairment&, const Impairment&) = default;
-};
 
 /// All that the time of an iteration depends on.
 struct ClusterState {
@@ -48,14 +40,10 @@ class JobModel {
     [[nodiscard]] virtual double iteration_s(const ClusterState& state) = 0;
     /// The mean of iterations on healthy machines where replicas are slow for single ones; 0: none is.
     [[nodiscard]] virtual double straggling_s() { return 0; }
-    /// The largest number of nodes, at most `nodes`, that the job can run on; 0: none.
-    [[nodiscard]] virtual std::uint32_t nodes_used(std::uint32_t nodes) const = 0;
     /// Nodes of each kind, in the order of places; empty: all are of one.
     [[nodiscard]] virtual std::vector<std::uint32_t> kinds() const { return {}; }
-    /// The same as nodes_used of a job with kinds: of each kind. All 0: none.
-    [[nodiscard]] virtual std::vector<std::uint32_t> nodes_used_of(const std::vector<std::uint32_t>& nodes) const {
-        return nodes;
-    }
+    /// The largest number of nodes of each kind, at most `nodes`, that the job can run on; all 0: none.
+    [[nodiscard]] virtual std::vector<std::uint32_t> nodes_used(const std::vector<std::uint32_t>& nodes) const = 0;
     /// What a checkpoint moves and over what, for the whole job.
     [[nodiscard]] virtual CheckpointSetting checkpoint() const = 0;
 };
@@ -71,7 +59,7 @@ struct StruckFault {
     Fault fault;
 };
 
-struct CampaignResult {
+struct CampaignResult : SpareCounts {
     Tally tally;  ///< adds up to `length`
     CampaignTime length;
     bool finished = false;  ///< the job's work is done
@@ -82,8 +70,7 @@ struct CampaignResult {
     std::uint64_t recoveries = 0;     ///< times that it trained again
     CampaignTime recovering;          ///< from the first fault of each recovery until then
     std::uint64_t checkpoints = 0;    ///< that could be used
-    std::uint64_t replaced = 0, pool_joins = 0, borrowed = 0, retired = 0;
-    std::uint64_t automatic_repairs = 0, manual_repairs = 0, failed_repairs = 0;
+    std::uint64_t replaced = 0;
     std::array<std::uint64_t, 11> by_kind{};  ///< faults, by FaultKind
     std::vector<Stretch> timeline;            ///< where it was asked for
     std::vector<StruckFault> struck;          ///< where the timeline was asked for

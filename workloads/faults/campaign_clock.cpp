@@ -27,8 +27,8 @@ std::int64_t Campaign::iteration() {
     if (!priced_) {
         priced_ = true;
         const bool stalls = impairments_.stalls(fleet_, plan_.shape);
-        ClusterState state{used_nodes(), impairments_.of_job(fleet_, plan_.shape), 0};
-        if (!kinds_.empty() && state.nodes < plan_.shape.nodes) {
+        ClusterState state{fleet_.present(), impairments_.of_job(fleet_, plan_.shape), 0};
+        if (has_kinds_ && state.nodes < plan_.shape.nodes) {
             state.by_kind = fleet_.present_of();
         }
         if (std::any_of(background_.begin(), background_.end(),

@@ -144,7 +144,8 @@ void Campaign::replace_in_time() {
         }
     }
     draining_.clear();
-    if (!leaves && !(used_nodes() < plan_.shape.nodes && could_use() > used_nodes())) {
+    const std::uint32_t used = fleet_.present();
+    if (!leaves && !(used < plan_.shape.nodes && could_use() > used)) {
         return;
     }
     planned_ = true;

@@ -35,21 +35,14 @@ void Campaign::lose(std::uint32_t place, double back_after_s) {
 }
 
 void Campaign::to_repair(std::uint32_t machine) {
-    const Machines::Repair repair = fleet_.repair(machine, now_.seconds(), out_);
+    const Machines::Repair repair = fleet_.repair(machine, now_.seconds());
     if (!repair.retired) {
         push(in(repair.seconds), repair.works ? Happens::mended : Happens::back, machine);
     }
 }
 
-std::uint32_t Campaign::shrink(std::uint32_t present) {
-    if (kinds_.empty()) {
-        const std::uint32_t used = job_.nodes_used(present);
-        if (used > 0) {
-            fleet_.compact(used);
-        }
-        return used;
-    }
-    const std::vector<std::uint32_t> used = job_.nodes_used_of(fleet_.present_of());
+std::uint32_t Campaign::shrink() {
+    const std::vector<std::uint32_t> used = job_.nodes_used(fleet_.present_of());
     const std::uint32_t all = std::accumulate(used.begin(), used.end(), 0U);
     if (all > 0) {
         fleet_.compact(used);
@@ -58,19 +51,14 @@ std::uint32_t Campaign::shrink(std::uint32_t present) {
 }
 
 std::uint32_t Campaign::could_use() const {
-    if (!kinds_.empty()) {
-        const std::vector<std::uint32_t> used = job_.nodes_used_of(fleet_.most_of());
-        return std::accumulate(used.begin(), used.end(), 0U);
-    }
-    return job_.nodes_used(
-        static_cast<std::uint32_t>(std::min<std::uint64_t>(plan_.shape.nodes, fleet_.present() + fleet_.available())));
+    const std::vector<std::uint32_t> used = job_.nodes_used(fleet_.most_of());
+    return std::accumulate(used.begin(), used.end(), 0U);
 }
 
 void Campaign::acquire() {
-    fleet_.widen(plan_.shape.nodes);
-    const double seconds = fleet_.fill(out_);
+    const double seconds = fleet_.fill();
     const std::uint32_t present = fleet_.present();
-    const std::uint32_t used = present == plan_.shape.nodes ? present : recovery_.shrinks ? shrink(present) : 0;
+    const std::uint32_t used = present == plan_.shape.nodes ? present : recovery_.shrinks ? shrink() : 0;
     if (used == 0) {
         step_ = Step::waiting;
         end_ = CampaignTime::never();
@@ -84,8 +72,6 @@ void Campaign::acquire() {
 
 void Campaign::tell_sources() {
     const std::vector<std::uint32_t>& places = fleet_.places();
-    seen_.resize(plan_.shape.nodes, Machines::kNone);
-    ORRERY_ASSERT(places.size() <= seen_.size());
     for (std::uint32_t place = 0; place < places.size(); ++place) {
         if (seen_[place] == places[place] || places[place] == Machines::kNone) {
             continue;

@@ -4,7 +4,6 @@
 #include "sim/engine/event_queue.hpp"
 #include "workloads/faults/campaign.hpp"
 #include "workloads/faults/fault_source.hpp"
-#include "workloads/faults/impairments.hpp"
 
 #include <deque>
 #include <optional>
@@ -70,10 +69,6 @@ class Campaign {
     [[nodiscard]] CampaignTime next_event() const;
     // Nanoseconds of an iteration now; 0: it stands still.
     std::int64_t iteration();
-    // Of a job that trains.
-    [[nodiscard]] std::uint32_t used_nodes() const {
-        return kinds_.empty() ? static_cast<std::uint32_t>(fleet_.places().size()) : fleet_.present();
-    }
     // When work at the store that takes `left` at full speed is done.
     [[nodiscard]] CampaignTime store_end(std::int64_t left, bool to_store) const;
     [[nodiscard]] std::int64_t store_progress(std::int64_t left, std::int64_t ns, bool to_store) const;
@@ -105,7 +100,7 @@ class Campaign {
     void to_repair(std::uint32_t machine);
     void acquire();
     // Takes the nodes that the job can run on into use; how many.
-    std::uint32_t shrink(std::uint32_t present);
+    std::uint32_t shrink();
     // Nodes that the job could use with those that could fill its empty places.
     [[nodiscard]] std::uint32_t could_use() const;
     // Machines that took a place fail at their own rate.
@@ -129,7 +124,7 @@ class Campaign {
     const FaultsSpec& spec_;
     const RecoverySpec& recovery_;
     JobModel& job_;
-    std::vector<std::uint32_t> kinds_;  ///< places of each kind, of a job that shrinks on several
+    bool has_kinds_;  ///< a job that shrinks on machines of several kinds
     Machines fleet_;
     Impairments impairments_;
     RandomStream random_;

@@ -2,8 +2,17 @@
 // Faults that slow the job and do not stop it, while they last.
 
 #include "workloads/faults/fleet.hpp"
+#include "workloads/faults/ledger.hpp"
 
 namespace orrery::faults {
+
+/// What is slower than it should be, by place of the job.
+struct Impairment {
+    FaultKind kind = FaultKind::slow;  ///< slow, degraded, link_flap, switch_loss or power_cap
+    Place place;
+    double factor = 1;  ///< share of the speed or rate that is left
+    friend bool operator==(const Impairment&, const Impairment&) = default;
+};
 
 class Impairments {
   public:

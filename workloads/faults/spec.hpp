@@ -38,7 +38,22 @@ struct RepairStage {
     double fails = 0;  ///< chance that the machine comes back as it was
 };
 
-struct RecoverySpec {
+/// Machines beside those in use, and how broken ones become whole.
+struct SpareSpec {
+    std::int64_t standbys = 0;
+    std::int64_t pool = 0;
+    double join_s = 180;
+    std::int64_t spares = 0;  ///< of other jobs
+    double borrow_s = 1200;
+    RepairStage automatic{7200, 0};
+    RepairStage manual{172800, 0};
+    double to_manual = 0;
+    bool exponential_repair = true;
+    std::int64_t retire_after = 0;  ///< failures; 0: never
+    double retire_window_s = 604800;
+};
+
+struct RecoverySpec : SpareSpec {
     double heartbeat_s = 30;
     double heartbeat_misses = 0;
     double timeout_s = 600;  ///< of a collective: finds what nothing else has
@@ -51,18 +66,7 @@ struct RecoverySpec {
     double bisection_s = 0;  ///< of one run of the search for a bad machine
     double restart_s = 120;
     double queue_s = 0;
-    std::int64_t standbys = 0;
-    std::int64_t pool = 0;
-    double join_s = 180;
-    std::int64_t spares = 0;
-    double borrow_s = 1200;
     bool shrinks = false;
-    RepairStage automatic{7200, 0};
-    RepairStage manual{172800, 0};
-    double to_manual = 0;
-    bool exponential_repair = true;
-    std::int64_t retire_after = 0;  ///< failures; 0: never
-    double retire_window_s = 604800;
 };
 
 struct CheckpointSpec {

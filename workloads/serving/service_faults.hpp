@@ -21,6 +21,11 @@ struct ServiceRecovery {
     bool exponential = false;            ///< repairs; otherwise as long as that
     std::int64_t spares = 0;             ///< machines that take the place of broken ones
     std::optional<double> corruption_s;  ///< until silent data corruption is found; without it an hour
+
+    /// Machines beside those of the replicas. One that is repaired can be used at once.
+    [[nodiscard]] SpareSpec pool() const {
+        return {.pool = spares, .join_s = 0, .automatic = {repair_s, 0}, .exponential_repair = exponential};
+    }
 };
 
 struct ServiceFaults {

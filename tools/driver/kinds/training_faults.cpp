@@ -112,14 +112,13 @@ class TrainingJob final : public JobModel {
         return sum;
     }
 
-    std::uint32_t nodes_used(std::uint32_t nodes) const override {
-        const PlanSpec plan = plan_on(nodes);
-        return plan.data == 0 ? 0 : static_cast<std::uint32_t>(plan.ranks() / shape_.gpus_per_node);
-    }
-
     std::vector<std::uint32_t> kinds() const override { return kinds_; }
 
-    std::vector<std::uint32_t> nodes_used_of(const std::vector<std::uint32_t>& nodes) const override {
+    std::vector<std::uint32_t> nodes_used(const std::vector<std::uint32_t>& nodes) const override {
+        if (kinds_.empty()) {
+            const PlanSpec plan = plan_on(nodes.front());
+            return {plan.data == 0 ? 0 : static_cast<std::uint32_t>(plan.ranks() / shape_.gpus_per_node)};
+        }
         const Layout* layout = layout_of(nodes);
         return layout == nullptr ? std::vector<std::uint32_t>(kinds_.size()) : layout->used;
     }
@@ -539,10 +538,9 @@ class OtherStore final : public JobModel {
     OtherStore(JobModel& job, const StorageSpec& storage) : job_(job), storage_(storage) {}
     double iteration_s(const ClusterState& state) override { return job_.iteration_s(state); }
     double straggling_s() override { return job_.straggling_s(); }
-    std::uint32_t nodes_used(std::uint32_t nodes) const override { return job_.nodes_used(nodes); }
     std::vector<std::uint32_t> kinds() const override { return job_.kinds(); }
-    std::vector<std::uint32_t> nodes_used_of(const std::vector<std::uint32_t>& nodes) const override {
-        return job_.nodes_used_of(nodes);
+    std::vector<std::uint32_t> nodes_used(const std::vector<std::uint32_t>& nodes) const override {
+        return job_.nodes_used(nodes);
     }
     CheckpointSetting checkpoint() const override {
         CheckpointSetting out = job_.checkpoint();

@@ -78,10 +78,11 @@ void Lifecycle::on_done(std::uint64_t token, Dispatcher&) {
         case joined:
             return bring_back(index, Machine::same);
         case mended: {
+            pool_.give_back(index);
             if (waiting_.empty()) {
-                ++spares_;
                 return;
             }
+            (void)pool_.take();
             // Where machines stand in for each other, who waits longest has it.
             const std::uint32_t next = spec_.faults.recovery.spares > 0 ? waiting_.front() : index;
             std::erase(waiting_, next);
@@ -108,11 +109,6 @@ void Lifecycle::draw(std::uint32_t index) {
             strike(fault);
         }
     }
-}
-
-double Lifecycle::repair_s() {
-    const ServiceRecovery& recovery = spec_.faults.recovery;
-    return recovery.exponential ? repairs_.exponential(recovery.repair_s) : recovery.repair_s;
 }
 
 bool Lifecycle::touches(const Place& place, std::uint32_t first, std::uint32_t gpus) const {
@@ -160,7 +156,7 @@ void Lifecycle::strike(const Fault& fault) {
     const bool silent = is_silent(fault);
     Fault here = fault;
     if (silent && here.lasts_s <= 0) {
-        here.lasts_s = repair_s();
+        here.lasts_s = pool_.repair_s(spec_.faults.recovery.repair_s);
     }
     switch (fault.kind) {
         case FaultKind::slow:
@@ -299,9 +295,8 @@ void Lifecycle::lose(std::uint32_t id) {
         return still > 0 ? wait(still, joined, id) : bring_back(id, Machine::same);
     }
     const double given_s = breakages_[id].fault.lasts_s;  // a preempted machine comes back by itself
-    const double seconds = given_s > 0 ? given_s : repair_s();
-    if (spares_ > 0) {
-        --spares_;
+    const double seconds = given_s > 0 ? given_s : pool_.repair(id, now().seconds()).seconds;
+    if (pool_.take().machine != SparePool::kNone) {
         bring_back(id, Machine::fresh);
     } else {
         waiting_.push_back(id);

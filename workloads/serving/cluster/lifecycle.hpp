@@ -13,14 +13,13 @@
 // iteration in which a link falls silent still ends; by packets, a transport that gives up on a silent link ends the run.
 // Validated by tests/workloads/serving_faults_test.cpp.
 
-#include "sim/base/random.hpp"
 #include "workloads/faults/fault_source.hpp"
 #include "workloads/faults/impairments.hpp"
 #include "workloads/serving/cluster/admission.hpp"
 #include "workloads/serving/cluster/pipelines.hpp"
 #include "workloads/serving/cluster/starter.hpp"
-#include <optional>
 
+#include <optional>
 
 namespace orrery::serving {
 
@@ -53,13 +52,12 @@ class Lifecycle final : public FleetPart {
         std::vector<std::uint32_t> replicas;
         bool machine = false;  ///< and not only its processes
     };
-    [[nodiscard]] double repair_s();
     void wait(double seconds, Step step, std::uint32_t index);
     void expect(std::uint32_t source);
-    /// Keeps what a fault broke; nothing: it was without effect.
-    std::optional<std::uint32_t> broken(const Fault& fault, std::vector<std::uint32_t> replicas, bool machine);
     void draw(std::uint32_t source);
     void strike(const Fault& fault);
+    /// Keeps what a fault broke; nothing: it was without effect.
+    std::optional<std::uint32_t> broken(const Fault& fault, std::vector<std::uint32_t> replicas, bool machine);
     void stall(const Fault& fault);
     void preempt(const Fault& fault);
     void spoil(const Fault& fault);
@@ -97,8 +95,7 @@ class Lifecycle final : public FleetPart {
     std::vector<Fault> later_;            ///< of bursts
     Impairments impairments_;
     std::vector<std::uint32_t> slow_nics_;
-    std::int64_t spares_ = 0;
-    RandomStream repairs_{spec_.seed, "serving/repairs"};
+    SparePool pool_{spec_.faults.recovery.pool(), 0, spec_.seed, "serving/repairs", "serving/spares"};
     bool outage_ = false;
     SimTime outage_since_;
     std::vector<std::pair<SimTime, SimTime>> outages_;
