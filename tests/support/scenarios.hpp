@@ -5,6 +5,7 @@
 #include "tests/support/support.hpp"
 #include "tools/driver/kind.hpp"
 #include "tools/driver/model_cache.hpp"
+#include "tools/driver/run.hpp"
 
 #include <string>
 

@@ -3,7 +3,7 @@
 #include "sim/base/text.hpp"
 #include "tests/support/command.hpp"
 #include "tests/support/scenarios.hpp"
-#include "tools/driver/run_cost.hpp"
+#include "tools/driver/kind.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

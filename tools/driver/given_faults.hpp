@@ -5,8 +5,8 @@
 // while it lasts, and through its collectives the others; a GPU or node that dies, hangs or is taken away stops what it takes part in,
 // which is an error that says so: nothing here brings it back.
 
-#include "tools/driver/run.hpp"
-#include "tools/driver/scenario.hpp"
+#include "tools/driver/run_output.hpp"
+#include "tools/driver/scenario_spec.hpp"
 #include "workloads/faults/link_faults.hpp"
 
 namespace orrery::driver {

@@ -6,6 +6,7 @@
 #include "tools/driver/kind.hpp"
 #include "tools/driver/named_model.hpp"
 #include "tools/driver/reading.hpp"
+#include "tools/driver/scenario.hpp"
 #include "tools/driver/scenario_checks.hpp"
 
 #include <fmt/format.h>

@@ -42,6 +42,10 @@ const FaultsSpec& faults_of(const Scenario& scenario) {
     return own != nullptr ? *own : kNone;
 }
 
+RunCost expected_cost(const Scenario& scenario) {
+    return scenario.own->cost(scenario);
+}
+
 std::vector<const JobSpec*> jobs_of(const Scenario& scenario) {
     const std::vector<JobSpec*> jobs = asked(scenario).own_jobs();
     return {jobs.begin(), jobs.end()};

@@ -4,9 +4,9 @@
 // A kind owns its sections of the YAML, what must hold between them, what a run of them takes of this machine, and how they
 // become work of a simulation and that again a summary. Nobody else asks which kind a scenario is to build or run it.
 
-#include "tools/driver/run.hpp"
 #include "tools/driver/run_cost.hpp"
-#include "tools/driver/scenario.hpp"
+#include "tools/driver/run_output.hpp"
+#include "tools/driver/scenario_spec.hpp"
 #include "workloads/faults/spec.hpp"
 #include "workloads/model/model_spec.hpp"
 
@@ -108,6 +108,8 @@ class KindOf : public KindSpec {
 
 /// The faults of a scenario's cluster; without any where its kind has none.
 [[nodiscard]] const FaultsSpec& faults_of(const Scenario& scenario);
+/// What a run will take of this machine.
+[[nodiscard]] RunCost expected_cost(const Scenario& scenario);
 /// The scenarios that one of several jobs or parts holds.
 [[nodiscard]] std::vector<const JobSpec*> jobs_of(const Scenario& scenario);
 

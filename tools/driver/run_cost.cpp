@@ -1,7 +1,5 @@
 #include "tools/driver/run_cost.hpp"
 
-#include "tools/driver/kind.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -50,10 +48,6 @@ RunCost cost_of_messages(const Scenario& s, double messages, double bytes, const
         return out;
     }
     return cost_of(messages, each, "messages");
-}
-
-RunCost expected_cost(const Scenario& scenario) {
-    return scenario.own->cost(scenario);
 }
 
 }  // namespace orrery::driver

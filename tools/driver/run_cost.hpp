@@ -6,7 +6,7 @@
 // of three for what folds as expected and is not congested. Limits: files are counted by their size; sums over the jobs of a
 // cluster are those of the jobs alone. Validated by tests/tools/hostile_input_test.cpp.
 
-#include "tools/driver/scenario.hpp"
+#include "tools/driver/scenario_spec.hpp"
 
 #include <string>
 
@@ -17,8 +17,6 @@ struct RunCost {
     double bytes = 0;  ///< of memory at the peak
     std::string what;  ///< "2.7e+08 packet-hops"
 };
-
-[[nodiscard]] RunCost expected_cost(const Scenario& scenario);
 
 // For the kinds, which count what they simulate.
 

@@ -1,7 +1,7 @@
 #pragma once
 // What the sections of a scenario say together: budgets and limits of power, and what a fabric can do at a fidelity.
 
-#include "tools/driver/scenario.hpp"
+#include "tools/driver/scenario_spec.hpp"
 #include "workloads/model/model_spec.hpp"
 
 namespace orrery::driver {

@@ -1,8 +1,8 @@
 #include "tools/driver/scenario_trial.hpp"
 
 #include "sim/config/yaml_tree.hpp"
+#include "tools/driver/kind.hpp"
 #include "tools/driver/run.hpp"
-#include "tools/driver/run_cost.hpp"
 
 #include <algorithm>
 

@@ -4,6 +4,7 @@
 #include "sim/record/batch_means.hpp"
 #include "tools/driver/kind.hpp"
 #include "tools/driver/kinds/serving.hpp"
+#include "tools/driver/run.hpp"
 
 #include <fmt/format.h>
 

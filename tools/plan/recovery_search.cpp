@@ -2,6 +2,7 @@
 
 #include "tools/driver/kinds/training.hpp"
 #include "tools/driver/kinds/training_faults.hpp"
+#include "tools/driver/run.hpp"
 #include "workloads/faults/campaign.hpp"
 
 #include <algorithm>

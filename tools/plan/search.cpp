@@ -4,6 +4,7 @@
 #include "tools/driver/kind.hpp"
 #include "tools/driver/kinds/training.hpp"
 #include "tools/driver/kinds/training_input.hpp"
+#include "tools/driver/run.hpp"
 #include "tools/plan/estimate.hpp"
 #include "tools/plan/offload_space.hpp"
 #include "tools/plan/plan_space.hpp"

@@ -4,7 +4,6 @@
 #include "tools/check/baseline.hpp"
 #include "tools/driver/kinds/serving.hpp"
 #include "tools/driver/kinds/training_faults.hpp"
-#include "tools/driver/run_cost.hpp"
 #include "tools/driver/scenario.hpp"
 #include "tools/program/command_line.hpp"
 #include "tools/program/error_codes.hpp"

@@ -5,6 +5,7 @@
 #include "sim/record/json_text.hpp"
 #include "sim/record/metric_table.hpp"
 #include "tools/driver/kind.hpp"
+#include "tools/driver/run.hpp"
 #include "tools/driver/scenario.hpp"
 #include "tools/program/commands.hpp"
 #include "tools/program/outputs.hpp"

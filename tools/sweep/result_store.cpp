@@ -4,6 +4,7 @@
 #include "sim/base/input_file.hpp"
 #include "sim/record/sqlite_damage.hpp"
 #include "tools/driver/kind.hpp"
+#include "tools/driver/scenario.hpp"
 
 #include <fmt/format.h>
 #include <sqlite3.h>

@@ -3,6 +3,7 @@
 #include "sim/base/input_file.hpp"
 #include "sim/base/random.hpp"
 #include "tools/driver/kind.hpp"
+#include "tools/driver/run.hpp"
 #include "tools/sweep/worker_pool.hpp"
 
 #include <fmt/format.h>

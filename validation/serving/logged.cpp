@@ -3,6 +3,7 @@
 #include "sim/base/input_file.hpp"
 #include "sim/record/facts_table.hpp"
 #include "tools/driver/kinds/serving.hpp"
+#include "tools/driver/run.hpp"
 #include "validation/statistics.hpp"
 #include "validation/validate.hpp"
 #include "workloads/serving/requests/recorded/recorded.hpp"

@@ -2,6 +2,7 @@
 
 #include "tools/driver/kinds/interval.hpp"
 #include "tools/driver/kinds/training.hpp"
+#include "tools/driver/run.hpp"
 
 #include "sim/config/units.hpp"
 

@@ -5,6 +5,7 @@
 #include "sim/network/simgrid_job.hpp"
 #include "tools/driver/given_faults.hpp"
 #include "tools/driver/kinds/completion_times.hpp"
+#include "tools/driver/scenario.hpp"
 #include "workloads/collective/algorithms/algorithm.hpp"
 #include "workloads/collective/choose.hpp"
 #include "workloads/collective/lone_message.hpp"
