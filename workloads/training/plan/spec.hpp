@@ -22,6 +22,7 @@ struct RecomputeModules {
     bool attention = false;   ///< its core, fused or not
     bool ffn = false;         ///< all of the feed-forward behind its norm
 };
+[[nodiscard]] const std::vector<std::string>& recompute_module_names();
 /// flash: the newest fused kernel of the device; flash2: FlashAttention-2; flash1: FlashAttention of 2022, as in Triton.
 enum class AttentionKernel { unfused, flash, flash2, flash1, software };
 /// How the ranks that share a sequence come to attend to all of it; what each sends is in pass_context.cpp.
