@@ -68,77 +68,62 @@ struct Strikes {
     [[nodiscard]] bool interrupts() const { return stops || links || preempts || corrupts || hangs || notices; }
 };
 
+// Keys that are read only where such faults may strike: where they are given in vain, the run notes it.
+template <class Describe>
+void noted(Fields& fields, bool met, const char* what, const Describe& describe) {
+    fields.when(met, what, describe, Unmet::noted);
+}
+
 constexpr const char* kInterrupts = "faults that stop the job";
 
 void describe_detection(Fields& fields, RecoverySpec& recovery, const Strikes& strikes) {
     fields.section({"heartbeat", "interval of the heartbeat of every rank, which finds ranks that have stopped"},
                    [&](Fields& inner) {
-                       inner.when(
-                           strikes.stops || strikes.preempts, "a fail-stop or a preemption",
-                           [&](Fields& same) {
-                               same.quantity({"delay", "time until the fault is noticed", false, 0, 1e6},
-                                             Dimension::time, recovery.heartbeat_s);
-                           },
-                           Unmet::noted);
-                       inner.when(
-                           strikes.stops, "a fail-stop",
-                           [&](Fields& same) {
-                               same.quantity({"misses", "share that only the time-out finds", false, 0, 1},
-                                             Dimension::fraction, recovery.heartbeat_misses);
-                           },
-                           Unmet::noted);
+                       noted(inner, strikes.stops || strikes.preempts, "a fail-stop or a preemption",
+                             [&](Fields& same) {
+                                 same.quantity({"delay", "time until the fault is noticed", false, 0, 1e6},
+                                               Dimension::time, recovery.heartbeat_s);
+                             });
+                       noted(inner, strikes.stops, "a fail-stop", [&](Fields& same) {
+                           same.quantity({"misses", "share that only the time-out finds", false, 0, 1},
+                                         Dimension::fraction, recovery.heartbeat_misses);
+                       });
                    });
-    fields.when(
-        strikes.hangs || (strikes.stops && recovery.heartbeat_misses > 0),
-        "a hang, or heartbeats that miss a fail-stop",
-        [&](Fields& same) {
-            same.quantity(
-                {"timeout", "timeout of a collective, which finds hangs and whatever else was missed", false, 0, 1e6},
-                Dimension::time, recovery.timeout_s);
-        },
-        Unmet::noted);
-    fields.when(
-        strikes.hangs || strikes.notices, "faults that slow machines, or a hang",
-        [&](Fields& same) {
-            same.optional({"anomaly",
-                           "the timing of collectives is watched: finds hangs and slow machines, which are "
-                           "replaced at the next checkpoint"},
-                          recovery.watches, [&](Fields& inner) {
-                              inner.quantity({"delay", "time until the fault is noticed", false, 0, 1e6},
-                                             Dimension::time, recovery.anomaly_s);
-                              inner.quantity({"misses", "share that is not noticed", false, 0, 1}, Dimension::fraction,
-                                             recovery.anomaly_misses);
-                          });
-        },
-        Unmet::noted);
-    fields.when(
-        strikes.corrupts, "a corruption",
-        [&](Fields& same) {
-            same.quantity({"corruption", "time until silent data corruption is found", false, 0, kLongest},
-                          Dimension::time, recovery.corruption_s);
-        },
-        Unmet::noted);
-    fields.when(
-        strikes.links, "links or switches that fail",
-        [&](Fields& same) {
-            same.quantity(
-                {"retry_limit",
-                 "time for which connections retry before the job fails; a link that is down for less stalls it", false,
-                 0, 1e6},
-                Dimension::time, recovery.retry_limit_s);
-        },
-        Unmet::noted);
-    fields.when(
-        strikes.interrupts(), kInterrupts,
-        [&](Fields& same) {
-            same.section({"diagnosis", "finding the machine to replace"}, [&](Fields& inner) {
-                inner.quantity({"time", "fixed part", false, 0, 1e6}, Dimension::time, recovery.diagnosis_s);
-                inner.quantity(
-                    {"bisection", "time of each run of a binary search over the nodes; 0 s: none", false, 0, 1e6},
-                    Dimension::time, recovery.bisection_s);
-            });
-        },
-        Unmet::noted);
+    noted(fields, strikes.hangs || (strikes.stops && recovery.heartbeat_misses > 0),
+          "a hang, or heartbeats that miss a fail-stop", [&](Fields& same) {
+              same.quantity(
+                  {"timeout", "timeout of a collective, which finds hangs and whatever else was missed", false, 0, 1e6},
+                  Dimension::time, recovery.timeout_s);
+          });
+    noted(fields, strikes.hangs || strikes.notices, "faults that slow machines, or a hang", [&](Fields& same) {
+        same.optional({"anomaly",
+                       "the timing of collectives is watched: finds hangs and slow machines, which are "
+                       "replaced at the next checkpoint"},
+                      recovery.watches, [&](Fields& inner) {
+                          inner.quantity({"delay", "time until the fault is noticed", false, 0, 1e6}, Dimension::time,
+                                         recovery.anomaly_s);
+                          inner.quantity({"misses", "share that is not noticed", false, 0, 1}, Dimension::fraction,
+                                         recovery.anomaly_misses);
+                      });
+    });
+    noted(fields, strikes.corrupts, "a corruption", [&](Fields& same) {
+        same.quantity({"corruption", "time until silent data corruption is found", false, 0, kLongest}, Dimension::time,
+                      recovery.corruption_s);
+    });
+    noted(fields, strikes.links, "links or switches that fail", [&](Fields& same) {
+        same.quantity({"retry_limit",
+                       "time for which connections retry before the job fails; a link that is down for less stalls it",
+                       false, 0, 1e6},
+                      Dimension::time, recovery.retry_limit_s);
+    });
+    noted(fields, strikes.interrupts(), kInterrupts, [&](Fields& same) {
+        same.section({"diagnosis", "finding the machine to replace"}, [&](Fields& inner) {
+            inner.quantity({"time", "fixed part", false, 0, 1e6}, Dimension::time, recovery.diagnosis_s);
+            inner.quantity(
+                {"bisection", "time of each run of a binary search over the nodes; 0 s: none", false, 0, 1e6},
+                Dimension::time, recovery.bisection_s);
+        });
+    });
 }
 
 void describe_repair(Fields& fields, RecoverySpec& recovery, const Strikes& strikes) {
@@ -147,60 +132,48 @@ void describe_repair(Fields& fields, RecoverySpec& recovery, const Strikes& stri
         inner.quantity({"fails", "share after which the machine is as bad as before", false, 0, 1}, Dimension::fraction,
                        one.fails);
     };
-    fields.when(
-        strikes.interrupts(), kInterrupts,
-        [&](Fields& all) {
-            all.section(
-                {"repair", "time to repair machines that were replaced, which then join the pool"}, [&](Fields& inner) {
-                    inner.section({"automatic", "first"}, [&](Fields& same) { stage(same, recovery.automatic); });
-                    inner.when(
-                        recovery.to_manual > 0, "machines that need it (to_manual)",
-                        [&](Fields& own) {
-                            own.section({"manual", "time of a manual repair, which some machines need afterwards"},
-                                        [&](Fields& same) { stage(same, recovery.manual); });
-                        },
-                        Unmet::noted);
-                    inner.quantity({"to_manual", "share that needs both", false, 0, 1}, Dimension::fraction,
-                                   recovery.to_manual);
-                    inner.boolean({"exponential", "times are exponential; otherwise as given"},
-                                  recovery.exponential_repair);
-                    inner.integer(
-                        {"retire_after", "failures of a machine within the window; 0: never", false, 0, 1 << 20},
-                        recovery.retire_after);
-                    inner.when(recovery.retire_after > 0, "a retire_after", [&](Fields& same) {
-                        same.quantity({"retire_window", "period over which retire_after counts", false, 0, kLongest},
-                                      Dimension::time, recovery.retire_window_s);
-                    });
-                });
-        },
-        Unmet::noted);
+    noted(fields, strikes.interrupts(), kInterrupts, [&](Fields& all) {
+        all.section({"repair", "time to repair machines that were replaced, which then join the pool"}, [&](Fields&
+                                                                                                                inner) {
+            inner.section({"automatic", "first"}, [&](Fields& same) { stage(same, recovery.automatic); });
+            noted(inner, recovery.to_manual > 0, "machines that need it (to_manual)", [&](Fields& own) {
+                own.section({"manual", "time of a manual repair, which some machines need afterwards"},
+                            [&](Fields& same) { stage(same, recovery.manual); });
+            });
+            inner.quantity({"to_manual", "share that needs both", false, 0, 1}, Dimension::fraction,
+                           recovery.to_manual);
+            inner.boolean({"exponential", "times are exponential; otherwise as given"}, recovery.exponential_repair);
+            inner.integer({"retire_after", "failures of a machine within the window; 0: never", false, 0, 1 << 20},
+                          recovery.retire_after);
+            inner.when(recovery.retire_after > 0, "a retire_after", [&](Fields& same) {
+                same.quantity({"retire_window", "period over which retire_after counts", false, 0, kLongest},
+                              Dimension::time, recovery.retire_window_s);
+            });
+        });
+    });
 }
 
 void describe_recovery(Fields& fields, RecoverySpec& recovery, const Strikes& strikes) {
     describe_detection(fields, recovery, strikes);
-    fields.when(
-        strikes.interrupts(), kInterrupts,
-        [&](Fields& all) {
-            all.quantity({"restart", "time to start the job's processes, without loading", false, 0, 1e6},
-                         Dimension::time, recovery.restart_s);
-            all.quantity({"queue", "time in the scheduler's queue before every restart", false, 0, 1e6},
-                         Dimension::time, recovery.queue_s);
-            all.integer(
-                {"standbys", "warm machines beside the cluster's: replace at once, and are refilled from the pool",
-                 false, 0, 1 << 22},
-                recovery.standbys);
-            all.integer({"pool", "free machines beside them", false, 0, 1 << 22}, recovery.pool);
-            all.quantity({"join", "time until a machine of the pool can be used", false, 0, 1e6}, Dimension::time,
-                         recovery.join_s);
-            all.integer({"spares", "machines of other jobs, taken last", false, 0, 1 << 22}, recovery.spares);
-            all.when(recovery.spares > 0, "spares", [&](Fields& same) {
-                same.quantity({"borrow", "time until a borrowed machine can be used", false, 0, 1e6}, Dimension::time,
-                              recovery.borrow_s);
-            });
-            all.boolean({"shrinks", "goes on with fewer data-parallel replicas; otherwise it waits for machines"},
-                        recovery.shrinks);
-        },
-        Unmet::noted);
+    noted(fields, strikes.interrupts(), kInterrupts, [&](Fields& all) {
+        all.quantity({"restart", "time to start the job's processes, without loading", false, 0, 1e6}, Dimension::time,
+                     recovery.restart_s);
+        all.quantity({"queue", "time in the scheduler's queue before every restart", false, 0, 1e6}, Dimension::time,
+                     recovery.queue_s);
+        all.integer({"standbys", "warm machines beside the cluster's: replace at once, and are refilled from the pool",
+                     false, 0, 1 << 22},
+                    recovery.standbys);
+        all.integer({"pool", "free machines beside them", false, 0, 1 << 22}, recovery.pool);
+        all.quantity({"join", "time until a machine of the pool can be used", false, 0, 1e6}, Dimension::time,
+                     recovery.join_s);
+        all.integer({"spares", "machines of other jobs, taken last", false, 0, 1 << 22}, recovery.spares);
+        all.when(recovery.spares > 0, "spares", [&](Fields& same) {
+            same.quantity({"borrow", "time until a borrowed machine can be used", false, 0, 1e6}, Dimension::time,
+                          recovery.borrow_s);
+        });
+        all.boolean({"shrinks", "goes on with fewer data-parallel replicas; otherwise it waits for machines"},
+                    recovery.shrinks);
+    });
     describe_repair(fields, recovery, strikes);
 }
 
@@ -219,13 +192,10 @@ void describe_checkpoint(Fields& fields, CheckpointSpec& checkpoint, const Strik
         inner.quantity({"latency", "fixed time of a save or load, beside its bytes", false, 0, 1e6}, Dimension::time,
                        storage.latency);
         inner.quantity({"capacity", "0 B: not limiting", false, 0, 1e21}, Dimension::bytes, storage.capacity);
-        inner.when(
-            strikes.corrupts || storage.capacity > 0,
-            "a corruption, which older checkpoints are free of, or a capacity",
-            [&](Fields& same) {
-                same.integer({"keep", "checkpoints, the oldest go first", false, 1, 1 << 20}, storage.keep);
-            },
-            Unmet::noted);
+        noted(inner, strikes.corrupts || storage.capacity > 0,
+              "a corruption, which older checkpoints are free of, or a capacity", [&](Fields& same) {
+                  same.integer({"keep", "checkpoints, the oldest go first", false, 1, 1 << 20}, storage.keep);
+              });
         inner.boolean({"broadcast", "one node loads and sends to the others"}, storage.broadcast);
     });
 }

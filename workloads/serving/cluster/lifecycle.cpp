@@ -422,12 +422,12 @@ void Lifecycle::note() {
         serves[replica.pool_number] = serves[replica.pool_number] || !units_[i].down;
     }
     const bool outage = std::find(serves.begin(), serves.end(), false) != serves.end();
-    if (outage && !outage_) {
-        outage_since_ = now();
-    } else if (!outage && outage_) {
-        outages_.emplace_back(outage_since_, now());
+    const bool was = !outages_.empty() && outages_.back().second == SimTime::max();
+    if (outage && !was) {
+        outages_.emplace_back(now(), SimTime::max());
+    } else if (!outage && was) {
+        outages_.back().second = now();
     }
-    outage_ = outage;
 }
 
 void Lifecycle::finish(SimTime from, SimTime to) {
@@ -441,9 +441,6 @@ void Lifecycle::finish(SimTime from, SimTime to) {
     }
     for (const DownRecord& one : result_.downs) {
         result_.down_s += within(one.start, one.end);
-    }
-    if (outage_) {
-        outages_.emplace_back(outage_since_, std::max(outage_since_, to));
     }
     for (const auto& [start, end] : outages_) {
         result_.outage_s += within(start, end);

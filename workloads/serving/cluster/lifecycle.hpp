@@ -96,9 +96,7 @@ class Lifecycle final : public FleetPart {
     Impairments impairments_;
     std::vector<std::uint32_t> slow_nics_;
     SparePool pool_{spec_.faults.recovery.pool(), 0, spec_.seed, "serving/repairs", "serving/spares"};
-    bool outage_ = false;
-    SimTime outage_since_;
-    std::vector<std::pair<SimTime, SimTime>> outages_;
+    std::vector<std::pair<SimTime, SimTime>> outages_;  ///< the last may be without an end
 };
 
 }  // namespace orrery::serving
