@@ -365,6 +365,20 @@ TEST_CASE("an outage of the store holds up a blocking checkpoint and no asynchro
     CHECK(seconds(copies, Cause::storage) == doctest::Approx(13600 - 11560));
 }
 
+TEST_CASE("a checkpoint that is still being written when the job goes back behind it is never there") {
+    FaultsSpec faults;
+    faults.duration_s = 2000;
+    faults.events = {event(1100, FaultKind::fail_stop, "job"), event(1400, FaultKind::fail_stop, "job")};
+    faults.checkpoint.method.choose("asynchronous");
+    SteadyJob job(4, 1);
+    test::set_cycle(faults, job, 1000, 300, 10, 310);
+    const CampaignResult run = one_run(faults, test::nodes_of_eight(4), job);
+    // The write from 1000 s on would end at 1300 s. From 1120 s on the job repeats all; so it does from 1420 s on.
+    CHECK(run.checkpoints == 0);
+    CHECK(seconds(run, Cause::lost_work) == doctest::Approx(1100 + 280));
+    CHECK(seconds(run, Cause::useful) == doctest::Approx(580));
+}
+
 TEST_CASE("a store at half its bandwidth takes twice as long") {
     FaultsSpec faults;
     faults.duration_s = 10000;

@@ -103,6 +103,8 @@ bool Campaign::go_back() {
     tally_.lose_since(best->tally);
     const CampaignTime taken = best->taken;
     std::erase_if(corruptions_, [&](const Corruption& one) { return one.at >= taken; });
+    // Whoever still writes a later checkpoint has stopped with the job.
+    std::erase_if(background_, [&](const Background& one) { return one.saved.work > work_; });
     from_start_ = best == &start_;
     return from_memory;
 }
