@@ -16,34 +16,47 @@ const std::vector<std::string>& component_names() {
     return kNames;
 }
 
+namespace {
+
+struct KindOfFault {
+    const char* name;
+    KindTraits traits;
+    std::vector<Place::What> places;  ///< that it can happen to
+};
+
+// In the order of FaultKind, up to those of packet runs.
+const std::vector<KindOfFault>& fault_kinds() {
+    using enum Place::What;
+    static const std::vector<KindOfFault> kKinds = {
+        {"fail-stop", {false, false, false}, {gpu, nic, node, job, replica}},
+        {"link-down", {false, true, false}, {nic, leaf_spine}},
+        {"link-flap", {false, true, true}, {nic, leaf_spine}},
+        {"degraded", {true, true, false}, {nic, leaf_spine, storage}},
+        {"slow", {true, true, false}, {gpu, node, replica}},
+        {"hang", {false, false, false}, {gpu, node, job, replica}},
+        {"corruption", {false, false, false}, {gpu, node}},
+        {"outage", {false, true, true}, {storage}},
+        {"switch-loss", {false, true, false}, {leaf, spine}},
+        {"power-cap", {true, true, false}, {node, leaf, job}},
+        {"preemption", {false, true, false}, {node}}};
+    return kKinds;
+}
+
+}  // namespace
+
 const std::vector<std::string>& fault_kind_names() {
-    static const std::vector<std::string> kNames = {"fail-stop",   "link-down", "link-flap",  "degraded",
-                                                    "slow",        "hang",      "corruption", "outage",
-                                                    "switch-loss", "power-cap", "preemption"};
+    static const std::vector<std::string> kNames = [] {
+        std::vector<std::string> names;
+        for (const KindOfFault& one : fault_kinds()) {
+            names.emplace_back(one.name);
+        }
+        return names;
+    }();
     return kNames;
 }
 
 KindTraits traits_of(FaultKind kind) {
-    switch (kind) {
-        case FaultKind::fail_stop:
-        case FaultKind::hang:
-        case FaultKind::corruption:
-        case FaultKind::bit_errors:
-        case FaultKind::pause:
-            return {false, false, false};
-        case FaultKind::link_down:
-        case FaultKind::switch_loss:
-        case FaultKind::preemption:
-            return {false, true, false};
-        case FaultKind::link_flap:
-        case FaultKind::outage:
-            return {false, true, true};
-        case FaultKind::degraded:
-        case FaultKind::slow:
-        case FaultKind::power_cap:
-            break;
-    }
-    return {true, true, false};
+    return fault_kinds().at(static_cast<std::size_t>(kind)).traits;
 }
 
 std::vector<FaultKind> kinds_of(Component component) {
@@ -212,37 +225,8 @@ bool parse_place(const std::string& text, const JobShape& shape, Place& place, s
 }
 
 bool suits(FaultKind kind, const Place& place) {
-    using What = Place::What;
-    const auto one_of = [&](std::initializer_list<What> places) {
-        return std::find(places.begin(), places.end(), place.what) != places.end();
-    };
-    switch (kind) {
-        case FaultKind::fail_stop:
-            return one_of({What::gpu, What::nic, What::node, What::job, What::replica});
-        case FaultKind::link_down:
-        case FaultKind::link_flap:
-            return one_of({What::nic, What::leaf_spine});
-        case FaultKind::degraded:
-            return one_of({What::nic, What::leaf_spine, What::storage});
-        case FaultKind::slow:
-            return one_of({What::gpu, What::node, What::replica});
-        case FaultKind::hang:
-            return one_of({What::gpu, What::node, What::job, What::replica});
-        case FaultKind::corruption:
-            return one_of({What::gpu, What::node});
-        case FaultKind::outage:
-            return one_of({What::storage});
-        case FaultKind::switch_loss:
-            return one_of({What::leaf, What::spine});
-        case FaultKind::power_cap:
-            return one_of({What::node, What::leaf, What::job});
-        case FaultKind::preemption:
-            return one_of({What::node});
-        case FaultKind::bit_errors:
-        case FaultKind::pause:
-            break;
-    }
-    return false;
+    const std::vector<Place::What>& places = fault_kinds().at(static_cast<std::size_t>(kind)).places;
+    return std::find(places.begin(), places.end(), place.what) != places.end();
 }
 
 Place place_of(Component component, std::uint32_t index, const JobShape& shape) {
