@@ -56,32 +56,31 @@ double AnalyticModel::rate_of(const Class& c) const {
     return std::max(0.0, rate);
 }
 
-// Reserves what a transfer needs, behind all that was reserved before.
+// Puts a transfer behind all that each of its resources has to serve; the last of them to serve it says when it ends.
 void AnalyticModel::place(std::uint32_t slot) {
-    SimTime begin = engine_.now();
-    for (const Demand& demand : classes_[transfers_[slot].of.value()].demands) {
-        const Resource& resource = resources_[demand.resource.value()];
-        begin = resource.ample() ? begin : std::max(begin, resource.free_at);
-    }
     Transfer& transfer = transfers_[slot];
-    transfer.begin = begin;
     transfer.rate = rate_of(classes_[transfer.of.value()]);
     if (transfer.rate <= 0) {
+        transfer.begin = engine_.now();
         transfer.end = SimTime::max();
         return;  // until a capacity changes
     }
-    reserve(transfer);
-    transfer.end = begin + SimTime::from_seconds(transfer.amount / transfer.rate);
+    const SimTime alone = SimTime::from_seconds(transfer.amount / transfer.rate);
+    transfer.end = std::max(reserve(transfer, transfer.amount), engine_.now() + alone);
+    transfer.begin = transfer.end - alone;
     engine_.schedule(transfer.end, event_order(Phase::network, 1, slot), handler_, slot);
 }
 
-void AnalyticModel::reserve(const Transfer& transfer) {
+// When the last of the resources of a transfer will have served so much of it, behind what each has to serve already.
+SimTime AnalyticModel::reserve(const Transfer& transfer, double amount) {
+    SimTime end = engine_.now();
     for (const Demand& demand : classes_[transfer.of.value()].demands) {
         Resource& resource = resources_[demand.resource.value()];
-        resource.free_at =
-            std::max(resource.free_at,
-                     transfer.begin + SimTime::from_seconds(transfer.amount * demand.weight / resource.capacity));
+        resource.free_at = std::max(resource.free_at, engine_.now()) +
+                           SimTime::from_seconds(amount * demand.weight / resource.capacity);
+        end = resource.ample() ? end : std::max(end, resource.free_at);
     }
+    return end;
 }
 
 double AnalyticModel::left(const Transfer& transfer) const {
@@ -111,11 +110,11 @@ void AnalyticModel::place_all(ResourceId changed) {
         const bool affected = std::any_of(demands.begin(), demands.end(),
                                           [&](const Demand& demand) { return demand.resource == changed; });
         const bool under_way = transfer.rate > 0 && transfer.begin <= engine_.now();
+        const double rest = left(transfer);
         if (under_way && !affected) {
-            reserve(transfer);
+            (void)reserve(transfer, rest);
             continue;
         }
-        const double rest = left(transfer);
         book(transfer, transfer.amount - rest);
         transfer.amount = rest;
         slots.push_back(slot);

@@ -75,7 +75,7 @@ TEST_CASE("nobody waits for an ample link until it has less than before") {
     AnalyticModel model(engine);
     Ends ends(engine);
     const ListenerId listener = model.add_listener(ends);
-    const ResourceId bundle = model.add_resource(2);
+    const ResourceId bundle = model.add_resource(1);
     const ResourceId one = model.add_resource(1);
     const ResourceId two = model.add_resource(1);
     const std::vector<Demand> first = {{bundle, 1}, {one, 1}};
@@ -87,11 +87,11 @@ TEST_CASE("nobody waits for an ample link until it has less than before") {
         engine.run();
         return std::pair(ends.at[0] - now, ends.at[1] - now);
     };
-    CHECK(run() == std::pair(4.0, 6.0));  // two seconds of the bundle are the first one's
+    CHECK(run() == std::pair(4.0, 8.0));  // the bundle serves the first one, then the second
     model.set_ample(bundle);
     CHECK(run() == std::pair(4.0, 4.0));
+    model.set_capacity(bundle, 0.5);
+    CHECK(run() == std::pair(8.0, 16.0));
     model.set_capacity(bundle, 1);
-    CHECK(run() == std::pair(4.0, 8.0));
-    model.set_capacity(bundle, 2);
     CHECK(run() == std::pair(4.0, 4.0));
 }
