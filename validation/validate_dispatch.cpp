@@ -80,18 +80,19 @@ double predicted_seconds(ModelCache& models, const FactsRow& row, const Setups& 
     plan.experts.tensor = 1;
     const std::string& dispatch = setups.at({"library", row.text("library")}).text("is");
     plan.experts.dispatch = dispatch == "hierarchical" ? TokenDispatch::hierarchical : TokenDispatch::all_to_all;
-    std::vector<GpuId> stage;
+    std::vector<std::uint32_t> order;
     const auto per_node = static_cast<std::uint32_t>(ranks / nodes);
     for (std::uint32_t node = 0; node < static_cast<std::uint32_t>(nodes); ++node) {
         for (std::uint32_t i = 0; i < per_node; ++i) {
-            stage.emplace_back(node * fabric.shape().gpus_per_node + i);
+            order.push_back(node * fabric.shape().gpus_per_node + i);
         }
     }
     const auto& names = precision_names();
     const auto precision =
         static_cast<Precision>(std::find(names.begin(), names.end(), row.text("precision")) - names.begin());
     const CollectiveModel& library = models.collectives(parsed.cluster.node, LibraryKind::nccl);
-    const ExpertExchange exchange(model, plan, fabric, library, PathChoice::spray, stage, stage[0]);
+    const RankGroups places(plan, fabric, PathChoice::spray, {Placement(fabric).reordered(std::move(order))});
+    const ExpertExchange exchange(model, plan, library, places);
     return row.text("op") == "combine" ? exchange.combine(row.number("tokens"), precision)
                                        : exchange.dispatch(row.number("tokens"), precision);
 }

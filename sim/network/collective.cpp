@@ -24,9 +24,9 @@ static double flow_limit(const Fabric& fabric, GpuId from, GpuId to, const Colle
            std::min(fabric.capacity(fabric.nic_out(crossing.out)), fabric.capacity(fabric.nic_in(crossing.in)));
 }
 
-// B/s of a GPU towards the others of a group with so many members on its node. In a mesh it has a link to each of them.
-static double port_of(const Fabric& fabric, GpuId gpu, std::uint32_t members, bool packages) {
+double GroupPorts::rate_of(const Fabric& fabric, GpuId gpu) const {
     const NodeGroup& parts = fabric.parts_of(gpu);
+    const std::uint32_t members = layout.per_node();
     if (parts.intra != IntraKind::mesh) {
         return parts.intra_bandwidth;
     }
@@ -111,6 +111,21 @@ GroupLayout layout_of(const Fabric& fabric, const std::vector<GpuId>& group) {
                        count.size() > 1 ? nics_of(fabric, group) : BytesPerSecond()};
 }
 
+GroupPorts ports_of(const Fabric& fabric, const std::vector<GpuId>& group) {
+    GroupPorts out;
+    out.layout = layout_of(fabric, group);
+    out.packages = are_packages(fabric, group, out.layout.per_node());
+    double least = out.rate_of(fabric, group[0]);
+    for (const GpuId gpu : group) {
+        const NodeGroup& parts = fabric.parts_of(gpu);
+        least = std::min(least, out.rate_of(fabric, gpu));
+        out.inside_latency = std::max(out.inside_latency, Seconds(parts.intra_latency));
+        out.nic_latency = std::max(out.nic_latency, Seconds(parts.nic_latency));
+    }
+    out.least = BytesPerSecond(least);
+    return out;
+}
+
 // One demand of each resource, in the order of resources; what one resource is asked for is added up as it came.
 static std::vector<Demand> added_up(std::vector<Demand> parts) {
     std::stable_sort(parts.begin(), parts.end(),
@@ -133,22 +148,13 @@ GroupTransfer make_transfer(const Fabric& fabric, const CollectiveModel& model, 
     if (group.size() < 2 || payload <= Bytes()) {
         return out;
     }
-    const GroupLayout layout = layout_of(fabric, group);
+    const GroupPorts of = ports_of(fabric, group);
+    const GroupLayout& layout = of.layout;
     const FabricShape& shape = fabric.shape();
-    const std::uint32_t members = layout.per_node();
-    const bool packages = are_packages(fabric, group, members);
-    double port = port_of(fabric, group[0], members, packages);
-    double inside_latency = 0;
-    double nic_latency = 0;
-    for (const GpuId gpu : group) {
-        port = std::min(port, port_of(fabric, gpu, members, packages));
-        inside_latency = std::max(inside_latency, fabric.parts_of(gpu).intra_latency);
-        nic_latency = std::max(nic_latency, fabric.parts_of(gpu).nic_latency);
-    }
-    const CollectivePrice price = model.price(op, layout, payload, BytesPerSecond(port));
+    const CollectivePrice price = model.price(op, layout, payload, of.least);
     // Over several fabrics the longest of the paths says it.
     const bool one_fabric = shape.outer_bandwidth == 0;
-    out.propagation = Seconds(layout.nodes > 1 && one_fabric ? nic_latency + 4 * shape.link_latency : 0);
+    out.propagation = Seconds(layout.nodes > 1 && one_fabric ? of.nic_latency.value() + 4 * shape.link_latency : 0);
     out.bytes = wire_bytes(op, layout.ranks, payload);
 
     const double r = layout.per_node();
@@ -162,7 +168,7 @@ GroupTransfer make_transfer(const Fabric& fabric, const CollectiveModel& model, 
     for (const GpuId gpu : group) {
         if (inside > 0 && wanted(fabric.node_of(gpu))) {
             // A resource stands for all links of a GPU; those to the members are a part of it.
-            const double part = fabric.capacity(fabric.intra_up(gpu)) / port_of(fabric, gpu, members, packages);
+            const double part = fabric.capacity(fabric.intra_up(gpu)) / of.rate_of(fabric, gpu);
             parts.push_back({fabric.intra_up(gpu), part * inside / price.intra_efficiency});
             parts.push_back({fabric.intra_down(gpu), part * inside / price.intra_efficiency});
         }
@@ -200,7 +206,7 @@ GroupTransfer make_transfer(const Fabric& fabric, const CollectiveModel& model, 
             }
         }
     }
-    out.latency = price.latency + (layout.nodes > 1 ? out.propagation : Seconds(inside_latency));
+    out.latency = price.latency + (layout.nodes > 1 ? out.propagation : of.inside_latency);
     out.demands = added_up(std::move(parts));
     return out;
 }

@@ -45,6 +45,17 @@ struct GroupLayout {
     [[nodiscard]] std::uint32_t per_node() const { return ranks / nodes; }
 };
 
+/// The ports of a group's ranks.
+struct GroupPorts {
+    GroupLayout layout;
+    BytesPerSecond least;    ///< of any rank towards the others on its node, one direction
+    bool packages = false;   ///< the members on each node are the two dies of a package
+    Seconds inside_latency;  ///< the most of any rank
+    Seconds nic_latency;
+    /// B/s of a GPU towards the others of the group on its node. In a mesh it has a link to each of them.
+    [[nodiscard]] double rate_of(const Fabric& fabric, GpuId gpu) const;
+};
+
 /// What a library makes of the links: a fixed time, and the fraction of a link's rate that its traffic reaches.
 struct CollectivePrice {
     Seconds latency;              ///< before and between the transfers, whatever the size of the links
@@ -85,6 +96,9 @@ struct GroupTransfer {
 
 /// Layout of GPUs on nodes. Throws InfeasibleError when nodes hold different numbers of them.
 [[nodiscard]] GroupLayout layout_of(const Fabric& fabric, const std::vector<GpuId>& group);
+
+/// The same with what the ranks' ports are. Throws as it.
+[[nodiscard]] GroupPorts ports_of(const Fabric& fabric, const std::vector<GpuId>& group);
 
 /// The activity of a collective over `group` (in ring order, node by node), whose flows between nodes go by `paths`; with
 /// ecmp each is hashed by its ends.

@@ -46,7 +46,7 @@ ExpertExchange::Sent sent(const Scenario& s, double tokens) {
     const auto& training = s.as<TrainingKind>();
     const Fabric fabric(shape_of(s.cluster, s.cluster_mark));
     const IdealCollectives ideal;
-    return ExpertExchange(training.model, training.plan, fabric, ideal, PathChoice::spray)
+    return ExpertExchange(training.model, training.plan, ideal, RankGroups(training.plan, fabric, PathChoice::spray))
         .bytes_sent(tokens, training.plan.experts.dispatch_precision);
 }
 
@@ -54,7 +54,7 @@ double exchange_seconds(const Scenario& s, double tokens) {
     const auto& training = s.as<TrainingKind>();
     const Fabric fabric(shape_of(s.cluster, s.cluster_mark));
     const IdealCollectives ideal;
-    return ExpertExchange(training.model, training.plan, fabric, ideal, PathChoice::spray)
+    return ExpertExchange(training.model, training.plan, ideal, RankGroups(training.plan, fabric, PathChoice::spray))
         .dispatch(tokens, training.plan.experts.dispatch_precision);
 }
 
@@ -106,8 +106,9 @@ TEST_CASE("experts: what comes back takes the bytes of its own precision") {
         const Scenario s = with_plan("data: 32, global_batch: 32, expert: 16, combine_precision: " + precision);
         const Fabric fabric(shape_of(s.cluster, s.cluster_mark));
         const IdealCollectives ideal;
-        const ExpertExchange exchange(s.as<TrainingKind>().model, s.as<TrainingKind>().plan, fabric, ideal,
-                                      PathChoice::spray);
+        const auto& training = s.as<TrainingKind>();
+        const ExpertExchange exchange(training.model, training.plan, ideal,
+                                      RankGroups(training.plan, fabric, PathChoice::spray));
         return back ? exchange.combine(1e6, s.as<TrainingKind>().plan.experts.combine_precision)
                     : exchange.dispatch(1e6, s.as<TrainingKind>().plan.experts.dispatch_precision);
     };

@@ -173,13 +173,14 @@ class CriticalPath {
     [[nodiscard]] PassCost cost_of_first() const {
         const TrainingInput& in = input_;
         if (in.groups.empty()) {
-            return {in.model, in.plan, in.software, in.device, in.gpu, in.fabric, in.collectives, in.paths};
+            return {in.model,  in.plan,        in.software, in.device,  in.gpu,
+                    in.fabric, in.collectives, in.paths,    in.priced()};
         }
         const GpuId first = in.first_gpu(0, 0);
         ORRERY_ASSERT(in.fabric.group_of(first) < in.groups.size());
         const GroupDevice& group = in.groups[in.fabric.group_of(first)];
-        return {in.model,           in.plan,  in.software, *group.device,   *group.gpu, in.fabric,
-                *group.collectives, in.paths, first,       in.stage_gpus(0)};
+        return {in.model,           in.plan,  in.software, *group.device, *group.gpu, in.fabric,
+                *group.collectives, in.paths, in.priced()};
     }
 
     [[nodiscard]] bool like_first(std::uint32_t rank) const {

@@ -81,11 +81,12 @@ class Estimator::Passes {
         kinds_.resize(static_cast<std::size_t>(plan_.pipeline), {0});
         if (documents_ != nullptr) {
             costs_.emplace_back(in.model, plan_, in.software, in.device, in.gpu, in.fabric, in.collectives, in.paths,
-                                GpuId(0), std::vector<GpuId>(), &busiest_load(*documents_));
+                                in.priced(), &busiest_load(*documents_));
             return;
         }
         if (in.groups.empty()) {
-            costs_.emplace_back(in.model, plan_, in.software, in.device, in.gpu, in.fabric, in.collectives, in.paths);
+            costs_.emplace_back(in.model, plan_, in.software, in.device, in.gpu, in.fabric, in.collectives, in.paths,
+                                in.priced());
             return;
         }
         std::map<std::uint32_t, std::size_t> kind_of;
@@ -97,7 +98,7 @@ class Estimator::Passes {
                 if (fresh) {
                     const GroupDevice& of = in.groups[known->first];
                     costs_.emplace_back(in.model, plan_, in.software, *of.device, *of.gpu, in.fabric, *of.collectives,
-                                        in.paths, first, in.stage_gpus(stage));
+                                        in.paths, in.priced(stage, static_cast<std::uint32_t>(replica)));
                 }
                 kinds_[stage].insert(known->second);
             }

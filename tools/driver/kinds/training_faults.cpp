@@ -435,7 +435,7 @@ class TrainingJob final : public JobModel {
                                                          : input_.groups[group];
             const auto kernels = [&](const CostModel& device) {
                 const PassCost cost(input_.model, input_.plan, input_.software, device, *of.gpu, input_.fabric,
-                                    *of.collectives, input_.paths);
+                                    *of.collectives, input_.paths, input_.priced());
                 double seconds = 0;
                 for (std::int64_t layer = 0; layer < input_.model.layers; ++layer) {
                     const LayerKind kind = input_.model.kind_of(layer);

@@ -31,15 +31,6 @@ Lowering::Lowering(const TrainingInput& input, RankCopies ranks)
     }
 }
 
-std::vector<GpuId> TrainingInput::stage_gpus(std::int64_t stage) const {
-    std::vector<GpuId> out;
-    const auto ranks = static_cast<std::uint32_t>(plan.stage_ranks());
-    for (std::uint32_t rank = 0; rank < ranks && !groups.empty(); ++rank) {
-        out.push_back(placement.gpu(static_cast<std::uint32_t>(stage) * ranks + rank));
-    }
-    return out;
-}
-
 double TrainingInput::memory_of_stage(std::int64_t stage) const {
     double least = gpu.memory.value;
     for (std::int64_t replica = 0; replica < plan.data && !groups.empty(); ++replica) {
@@ -55,21 +46,21 @@ void Lowering::label(const TaskLabel& of) {
 
 // Ranks are of as many kinds as groups of nodes hold some.
 void Lowering::add_costs() {
-    const auto add = [&](const GroupDevice& of, GpuId first, const std::vector<GpuId>& stage,
+    const auto add = [&](const GroupDevice& of, std::uint32_t stage, std::uint32_t replica,
                          const MicroBatchLoad* load = nullptr) {
         costs_.emplace_back(in_.model, in_.plan, in_.software, *of.device, *of.gpu, in_.fabric, *of.collectives,
-                            in_.paths, first, stage, load);
+                            in_.paths, in_.priced(stage, replica), load);
     };
     if (in_.documents != nullptr) {
         kind_of_ = {0};
         for (const MicroBatchLoad& load : in_.documents->loads) {
-            add({&in_.device, &in_.gpu, &in_.collectives}, GpuId(0), {}, &load);
+            add({&in_.device, &in_.gpu, &in_.collectives}, 0, 0, &load);
         }
         return;
     }
     if (in_.groups.empty()) {
         kind_of_ = {0};
-        add({&in_.device, &in_.gpu, &in_.collectives}, GpuId(0), {});
+        add({&in_.device, &in_.gpu, &in_.collectives}, 0, 0);
         return;
     }
     constexpr std::uint32_t kNone = 0xFFFFFFFFU;
@@ -80,7 +71,7 @@ void Lowering::add_costs() {
             std::uint32_t& kind = kind_of_[in_.fabric.group_of(first)];
             if (kind == kNone) {
                 kind = static_cast<std::uint32_t>(costs_.size());
-                add(in_.groups[in_.fabric.group_of(first)], first, in_.stage_gpus(stage));
+                add(in_.groups[in_.fabric.group_of(first)], stage, replica);
             }
         }
     }

@@ -78,8 +78,9 @@ struct TrainingInput {
         return placement.gpu(
             RankMap(plan).rank({static_cast<std::uint32_t>(stage), static_cast<std::uint32_t>(replica), 0}));
     }
-    /// The GPUs of a stage's ranks on a cluster of groups; else empty: every stage is as on the first GPUs.
-    [[nodiscard]] std::vector<GpuId> stage_gpus(std::int64_t stage) const;
+    [[nodiscard]] PricedReplica priced(std::uint32_t stage = 0, std::uint32_t replica = 0) const {
+        return {placement, stage, replica};
+    }
     /// Bytes that each rank of a stage has: of the device with the least that holds some of them.
     [[nodiscard]] double memory_of_stage(std::int64_t stage) const;
 };

@@ -86,11 +86,13 @@ void PassCost::write_documents(Writer& out, LayerKind kind, bool backward) const
             out.kernel("attention", kernels);
             continue;
         }
-        std::vector<GpuId> members;
-        for (std::uint32_t i = 0; i < key.first; ++i) {
-            members.emplace_back(first_.value() + (key.second + i) * static_cast<std::uint32_t>(plan_.tensor));
+        std::vector<RankGroups::Members> members(static_cast<std::size_t>(plan_.tensor));
+        for (std::uint32_t tensor = 0; tensor < members.size(); ++tensor) {
+            for (std::uint32_t i = 0; i < key.first; ++i) {
+                members[tensor].push_back((key.second + i) * static_cast<std::uint32_t>(plan_.tensor) + tensor);
+            }
         }
-        write_ring(out, members, 0.5 * kernels, ring.tokens / ranks, backward);
+        write_ring(out, ranks_.of_replica(members), 0.5 * kernels, ring.tokens / ranks, backward);
     }
 }
 

@@ -14,12 +14,12 @@ double PassCost::exchanged_keys() const {
     return (software_.repeats_keys ? model_.q_width() : model_.kv_width()) / t_;
 }
 
-Alone PassCost::exchange(CollectiveOp op, const std::vector<GpuId>& group, double bytes) const {
-    if (group.size() < 2) {
+Alone PassCost::exchange(CollectiveOp op, const ConcurrentGroups& groups, double bytes) const {
+    if (groups.size() < 2) {
         return {};
     }
-    return {seconds_alone(fabric_, make_transfer(fabric_, collectives_, op, group, Bytes(bytes), paths_)).value(),
-            memory_bytes(op, static_cast<std::uint32_t>(group.size()), Bytes(bytes)).value()};
+    return {groups.seconds(collectives_, op, Bytes(bytes)).value(),
+            memory_bytes(op, static_cast<std::uint32_t>(groups.size()), Bytes(bytes)).value()};
 }
 
 // What a rank found in a piece is added to what it found before, each part by its weight; gradients of queries, and of keys and values
@@ -38,7 +38,7 @@ void PassCost::write_merge(Writer& out, double rows, bool wide, bool backward) c
 }
 
 // As many pieces as ranks, of so long each, while keys and values of `rows` tokens go round.
-void PassCost::write_ring(Writer& out, const std::vector<GpuId>& ring, const Alone& kernel, double rows,
+void PassCost::write_ring(Writer& out, const ConcurrentGroups& ring, const Alone& kernel, double rows,
                           bool backward) const {
     const char* name = "keys and values";
     const Alone step = exchange(CollectiveOp::send_recv, ring, (backward ? 2 : 1) * 2 * rows * exchanged_keys() * 2);
@@ -62,16 +62,16 @@ void PassCost::write_ring(Writer& out, const std::vector<GpuId>& ring, const Alo
 // Queries go round (in the backward pass with what was found for them and its gradient), and what a rank found for others goes home.
 void PassCost::write_two_way(Writer& out, const Alone& kernel, bool backward) const {
     const double queries = tokens_ * model_.q_width() / t_ * 2;
-    const Alone away = exchange(CollectiveOp::send_recv, context_group_, (backward ? 3 : 1) * queries);
-    const Alone home = exchange(CollectiveOp::send_recv, context_group_, queries);
+    const Alone away = exchange(CollectiveOp::send_recv, context_groups_, (backward ? 3 : 1) * queries);
+    const Alone home = exchange(CollectiveOp::send_recv, context_groups_, queries);
     PassProgram::Id sent = PassProgram::kNone;
     PassProgram::Id found = PassProgram::kNone;
-    for (std::size_t i = 0; i < context_group_.size(); ++i) {
+    for (std::size_t i = 0; i < context_groups_.size(); ++i) {
         const PassProgram::Id before = out.program().last(PassStream::compute);
         PassProgram::Id arrived = sent;
         if (!plan_.overlap_context && i > 0) {
             arrived = out.collective("queries", PassStream::context, away, before);
-        } else if (plan_.overlap_context && i + 1 < context_group_.size()) {
+        } else if (plan_.overlap_context && i + 1 < context_groups_.size()) {
             sent = out.collective("queries", PassStream::context, away, before);
         }
         out.kernel("attention", kernel, 1, arrived);
@@ -79,7 +79,7 @@ void PassCost::write_two_way(Writer& out, const Alone& kernel, bool backward) co
             out.wait(found);
             found =
                 out.collective("what was found", PassStream::context, home, out.program().last(PassStream::compute));
-            if (!plan_.overlap_context || i + 1 == context_group_.size()) {
+            if (!plan_.overlap_context || i + 1 == context_groups_.size()) {
                 out.wait(found);
             }
             write_merge(out, tokens_, false, backward);
@@ -89,10 +89,10 @@ void PassCost::write_two_way(Writer& out, const Alone& kernel, bool backward) co
 
 // Keys and values of all ranks come at once behind the first piece; their gradients go round in 32 bits, home at last.
 void PassCost::write_gathered_ring(Writer& out, const Alone& kernel, bool backward) const {
-    const std::size_t pieces = context_group_.size();
+    const std::size_t pieces = context_groups_.size();
     const double keys = 2 * tokens_ * exchanged_keys();
-    const Alone gather = exchange(CollectiveOp::all_gather, context_group_, static_cast<double>(pieces) * keys * 2);
-    const Alone round = exchange(CollectiveOp::send_recv, context_group_, keys * 4);
+    const Alone gather = exchange(CollectiveOp::all_gather, context_groups_, static_cast<double>(pieces) * keys * 2);
+    const Alone round = exchange(CollectiveOp::send_recv, context_groups_, keys * 4);
     const PassProgram::Id gathered =
         out.collective("keys and values", PassStream::context, gather, out.program().last(PassStream::compute));
     PassProgram::Id sent = plan_.overlap_context ? PassProgram::kNone : gathered;
@@ -130,23 +130,21 @@ void PassCost::write_gathered(Writer& out, LayerKind kind, bool backward) const 
 void PassCost::write_key_gather(Writer& out) const {
     const double bytes = 2 * tokens_ * static_cast<double>(plan_.context) * exchanged_keys() * 2;
     out.wait(out.collective("keys and values", PassStream::context,
-                            exchange(CollectiveOp::all_gather, context_group_, bytes)));
+                            exchange(CollectiveOp::all_gather, context_groups_, bytes)));
 }
 
 void PassCost::write_key_scatter(Writer& out) const {
     const double bytes = 2 * tokens_ * static_cast<double>(plan_.context) * exchanged_keys() * 2;
     out.wait(out.collective("gradients of keys and values", PassStream::context,
-                            exchange(CollectiveOp::reduce_scatter, context_group_, bytes)));
+                            exchange(CollectiveOp::reduce_scatter, context_groups_, bytes)));
 }
 
 // So many values of each token, put in order before they leave and again where they arrive.
 void PassCost::write_head_exchange(Writer& out, const char* name, double width) const {
-    const auto ranks = static_cast<std::ptrdiff_t>(plan_.head_ranks());
-    const std::vector<GpuId> group(context_group_.begin(), context_group_.begin() + ranks);
     const double values = tokens_ * width;
     const Alone copy = stream_slowdown_ * streaming(values * 4, 1);
     out.kernel("order of heads", copy);
-    out.wait(out.collective(name, PassStream::context, exchange(CollectiveOp::all_to_all, group, values * 2)));
+    out.wait(out.collective(name, PassStream::context, exchange(CollectiveOp::all_to_all, head_groups_, values * 2)));
     out.kernel("order of heads", copy);
 }
 
@@ -167,7 +165,7 @@ void PassCost::write_context(Writer& out, LayerKind kind, bool backward) const {
     const double qkv = q + 2 * exchanged_keys();
     switch (plan_.context_exchange) {
         case ContextExchange::ring:
-            write_ring(out, context_group_, piece(c), tokens_, backward);
+            write_ring(out, context_groups_, piece(c), tokens_, backward);
             break;
         case ContextExchange::two_way:
             write_two_way(out, piece(c), backward);
@@ -182,12 +180,8 @@ void PassCost::write_context(Writer& out, LayerKind kind, bool backward) const {
         case ContextExchange::hierarchical: {
             write_head_exchange(out, "tokens for heads", backward ? q : qkv);
             if (inner < c) {
-                std::vector<GpuId> ring;
-                for (std::size_t i = 0; i < context_group_.size(); i += static_cast<std::size_t>(inner)) {
-                    ring.push_back(context_group_[i]);
-                }
                 // As many rows of fewer heads: what goes round is what one rank's tokens have in all heads.
-                write_ring(out, ring, piece(c / inner), tokens_, backward);
+                write_ring(out, outer_rings_, piece(c / inner), tokens_, backward);
             } else {
                 out.kernel("attention", matrix_slowdown_ * alone(flash(kind, heads / c, length, backward)));
             }

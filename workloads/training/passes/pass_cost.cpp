@@ -50,15 +50,14 @@ LossTraffic loss_traffic(LossKernels kernels) {
 
 PassCost::PassCost(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software, const CostModel& device,
                    const DeviceSpec& gpu, const Fabric& fabric, const CollectiveModel& collectives, PathChoice paths,
-                   GpuId first_gpu, const std::vector<GpuId>& stage, const MicroBatchLoad* load, double sequences)
+                   const PricedReplica& of, const MicroBatchLoad* load, double sequences)
     : model_(model),
       plan_(plan),
       software_(software),
       device_(device),
       fabric_(fabric),
       collectives_(collectives),
-      paths_(paths),
-      first_(first_gpu),
+      ranks_(plan, fabric, paths, of),
       documents_(plan.feature<DocumentsPlan>().fill == DocumentFill::padded ? nullptr : load),
       sequences_(sequences > 0 ? sequences : static_cast<double>(plan.micro_batch)),
       tokens_(load != nullptr ? load->rows
@@ -78,14 +77,17 @@ PassCost::PassCost(const ModelSpec& model, const PlanSpec& plan, const SoftwareS
     Attention backward;
     backward.backward = true;
     (void)device.seconds(backward);
-    for (std::int64_t i = 0; i < plan.tensor; ++i) {
-        tensor_group_.emplace_back(first_gpu.value() + static_cast<std::uint32_t>(i));
+    if (plan.tensor > 1) {
+        tensor_groups_ = ranks_.every(1, plan.tensor);
     }
-    for (std::int64_t i = 0; i < plan.context; ++i) {
-        context_group_.emplace_back(first_gpu.value() + static_cast<std::uint32_t>(i * plan.tensor));
+    if (plan.context > 1) {
+        const std::int64_t inner = plan.head_ranks();
+        context_groups_ = ranks_.every(plan.tensor, plan.context);
+        head_groups_ = ranks_.every(plan.tensor, inner);
+        outer_rings_ = ranks_.every(plan.tensor * inner, plan.context / inner);
     }
     if (model.experts.count > 0) {
-        exchange_.emplace(model, plan, fabric, collectives, paths, stage, first_gpu);
+        exchange_.emplace(model, plan, collectives, ranks_);
         load_ = load_of(model.experts, plan);
     }
     for (std::int64_t first = 0; first < model.layers; ++first) {
@@ -240,7 +242,7 @@ Alone PassCost::alone(const Operation& operation) const {
 }
 
 Alone PassCost::tensor_collective(CollectiveOp op, double bytes) const {
-    return exchange(op, tensor_group_, bytes);
+    return exchange(op, tensor_groups_, bytes);
 }
 
 // Bytes of 16-bit activations that the streaming kernels of a layer move. Norms read twice; a residual addition reads two and

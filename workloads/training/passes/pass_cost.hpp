@@ -2,8 +2,8 @@
 // What one pass of one micro-batch through one layer costs a rank: its kernels and its tensor-parallel communication.
 //
 // Claims: a layer is the list of its matrix products, attention kernels and streaming kernels, each priced by the
-// device's cost model; tensor- and context-parallel collectives are priced on the fabric, alone, because every rank
-// of a group is in the same place of the same program. Both are operations of a program (pass_program.hpp) on streams of
+// device's cost model; tensor- and context-parallel collectives are priced on the fabric with those of all other
+// groups, which are in the same place of the same program (sim/network/concurrent_groups.hpp). Both are operations of a program (pass_program.hpp) on streams of
 // their own, in the order and with the waits that the plan's overlap switches say.
 // A layer with experts routes tokens, exchanges them with their experts (experts.hpp), computes these one product after another
 // as the busiest rank does, and brings results back; its shared experts are a feed-forward beside it.
@@ -49,13 +49,11 @@ enum class EncoderPart : std::uint8_t { patches, layer, projector };
 
 class PassCost {
   public:
-    /// `first`: the GPU of the first rank of a replica, which tensor- and context-parallel ranks follow. `stage`: those of all ranks
-    /// of its stage; empty: the first ones of the fabric. `load`: the documents of a micro-batch, where the plan has some; outlives this.
-    /// `sequences`: of a micro-batch; 0: as the plan says. A model without a vocabulary has no tables.
+    /// `of`: the replica whose pass it is, and where the ranks are. `load`: the documents of a micro-batch, where the plan has some;
+    /// outlives this. `sequences`: of a micro-batch; 0: as the plan says. A model without a vocabulary has no tables.
     PassCost(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software, const CostModel& device,
              const DeviceSpec& gpu, const Fabric& fabric, const CollectiveModel& collectives, PathChoice paths,
-             GpuId first = GpuId(0), const std::vector<GpuId>& stage = {}, const MicroBatchLoad* load = nullptr,
-             double sequences = 0);
+             const PricedReplica& of = {}, const MicroBatchLoad* load = nullptr, double sequences = 0);
 
     /// What a layer runs, in order; the backward program begins with what is recomputed. Of a kind that the model has.
     [[nodiscard]] const PassProgram& forward_program(LayerKind kind) const { return of(kind).forward_program; }
@@ -221,7 +219,7 @@ class PassCost {
     [[nodiscard]] Alone weight_gradient(const Product& product) const;
     // Attention over the ranks of a sequence: pass_context.cpp.
     void write_context(Writer& out, LayerKind kind, bool backward) const;
-    void write_ring(Writer& out, const std::vector<GpuId>& ring, const Alone& kernel, double rows, bool backward) const;
+    void write_ring(Writer& out, const ConcurrentGroups& ring, const Alone& kernel, double rows, bool backward) const;
     void write_two_way(Writer& out, const Alone& kernel, bool backward) const;
     void write_gathered_ring(Writer& out, const Alone& kernel, bool backward) const;
     void write_gathered(Writer& out, LayerKind kind, bool backward) const;
@@ -230,7 +228,7 @@ class PassCost {
     void write_head_exchange(Writer& out, const char* name, double width) const;
     void write_merge(Writer& out, double rows, bool wide, bool backward) const;
     [[nodiscard]] double exchanged_keys() const;  ///< width of the keys of a token on a rank, as ranks exchange them
-    [[nodiscard]] Alone exchange(CollectiveOp op, const std::vector<GpuId>& group, double bytes) const;
+    [[nodiscard]] Alone exchange(CollectiveOp op, const ConcurrentGroups& groups, double bytes) const;
     void write_documents(Writer& out, LayerKind kind, bool backward) const;
     [[nodiscard]] Attention flash(LayerKind kind, double heads, double length, bool backward) const;
     [[nodiscard]] double norm_kernels() const;
@@ -243,7 +241,7 @@ class PassCost {
     [[nodiscard]] double gathered_bytes() const;  ///< a value of it
     /// Between a whole collective and a product: the sequence is put beside or apart from the batch, where the software does that.
     [[nodiscard]] bool copies_sequences() const {
-        return software_.copies_sequences && plan_.sequence_parallel && tensor_group_.size() > 1;
+        return software_.copies_sequences && plan_.sequence_parallel && plan_.tensor > 1;
     }
     [[nodiscard]] Alone sequence_copy(double bytes_a_value) const;
     [[nodiscard]] Alone output_sum() const;   ///< of a block's output
@@ -257,8 +255,7 @@ class PassCost {
     const CostModel& device_;
     const Fabric& fabric_;
     const CollectiveModel& collectives_;
-    PathChoice paths_;
-    GpuId first_;
+    RankGroups ranks_;
     const MicroBatchLoad* documents_;  ///< of documents that attend to themselves alone; null: of whole sequences
     double sequences_;                 ///< of a micro-batch
     double tokens_;                    ///< of a micro-batch on a rank, after context parallelism
@@ -271,8 +268,10 @@ class PassCost {
     double scan_rate_;                 ///< FLOP/s that kernels of a scan reach at most; 0: no such limit
     bool scales_blocks_;  ///< the matrix units apply the scales of blocks, as all that have formats of 4 bits
     LossTraffic loss_;
-    std::vector<GpuId> tensor_group_;
-    std::vector<GpuId> context_group_;
+    ConcurrentGroups tensor_groups_;
+    ConcurrentGroups context_groups_;
+    ConcurrentGroups head_groups_;  ///< of ranks that exchange tokens for heads, where they do
+    ConcurrentGroups outer_rings_;  ///< of ranks at equal places in those
     std::optional<ExpertExchange> exchange_;
     ExpertLoad load_;
     std::array<LayerPrices, LayerKind::kCount> layers_;

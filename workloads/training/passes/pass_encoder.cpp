@@ -41,8 +41,8 @@ struct PassCost::Encoder {
     Encoder(const PassCost& of, const CostModel& device, const DeviceSpec& gpu)
         : model(encoder_layers(of.model_.encoder)),
           plan(plan_of_encoder(of.model_, of.plan_)),
-          layers(model, plan, of.software_, device, gpu, of.fabric_, of.collectives_, of.paths_, of.first_, {}, nullptr,
-                 images_of(of.model_, of.plan_)) {}
+          layers(model, plan, of.software_, device, gpu, of.fabric_, of.collectives_, of.ranks_.paths(), of.ranks_.of(),
+                 nullptr, images_of(of.model_, of.plan_)) {}
     Encoder(const Encoder&) = delete;
     Encoder& operator=(const Encoder&) = delete;
 };
@@ -138,7 +138,7 @@ PassProgram PassCost::encoder_projector(PassWork work) const {
     const double width = (two ? static_cast<double>(encoder.projector) : h) / t_;
     const Product first{product(rows, width, in), false, false};
     const Product second{product(rows, h, two ? width : 0), false, false};
-    const bool grouped = tensor_group_.size() > 1;
+    const bool grouped = plan_.tensor > 1;
     const auto stream = [&](const char* name, double bytes) { out.kernel(name, stream_slowdown_ * streaming(bytes)); };
     const auto meet = [&](const char* name, CollectiveOp op, double bytes) {
         if (grouped) {

@@ -18,7 +18,7 @@ PassProgram PassCost::head(Direction direction, Part part) const {
     const double bytes = tokens_ * h * 2;
     const Product logits{product(tokens_, vocabulary, h, false), false, false};
     const auto communicate = [&](const char* name, CollectiveOp op, double size, double times = 1) {
-        if (tensor_group_.size() > 1) {
+        if (plan_.tensor > 1) {
             out.wait(out.collective(name, PassStream::tensor, times * tensor_collective(op, size)));
         }
     };

@@ -149,7 +149,7 @@ int PassCost::gather_pieces() const {
 }
 
 bool PassCost::triggers() const {
-    return plan_.overlap_tensor == TensorOverlap::tiles && tensor_group_.size() > 1;
+    return plan_.overlap_tensor == TensorOverlap::tiles && plan_.tensor > 1;
 }
 
 // The product stays one kernel: each rank's share of its output, once complete, starts that share's step of the ring. Copy engines
@@ -160,9 +160,9 @@ void PassCost::write_triggered(Writer& out, const char* sum, const char* product
     Alone scatter = tensor_collective(CollectiveOp::reduce_scatter, bytes);
     if (plan_.near_memory_sums) {
         constexpr double kPasses = 2;
-        scatter.bytes = kPasses * wire_bytes(CollectiveOp::reduce_scatter,
-                                             static_cast<std::uint32_t>(tensor_group_.size()), Bytes(bytes))
-                                      .value();
+        scatter.bytes =
+            kPasses *
+            wire_bytes(CollectiveOp::reduce_scatter, static_cast<std::uint32_t>(plan_.tensor), Bytes(bytes)).value();
     }
     out.scattered(sum, scatter, product, alone, static_cast<int>(plan_.tensor));
     if (!plan_.sequence_parallel) {
@@ -178,7 +178,7 @@ Gemm PassCost::part_of(const Gemm& gemm, int parts) {
 }
 
 void PassCost::write_input_products(Writer& out, std::span<const Block> blocks) const {
-    const bool gathers = tensor_group_.size() > 1 && plan_.sequence_parallel;
+    const bool gathers = plan_.tensor > 1 && plan_.sequence_parallel;
     const int parts = gathers ? gather_pieces() : 1;
     Alone products;
     for (const Block& block : blocks) {
@@ -199,7 +199,7 @@ void PassCost::write_input_products(Writer& out, std::span<const Block> blocks) 
 }
 
 void PassCost::write_output_products(Writer& out, std::span<const Block> blocks) const {
-    const int parts = tensor_group_.size() > 1 ? pieces() : 1;
+    const int parts = plan_.tensor > 1 ? pieces() : 1;
     Alone products;
     for (const Block& block : blocks) {
         for (const Product& each : block.out) {
@@ -213,7 +213,7 @@ void PassCost::write_output_products(Writer& out, std::span<const Block> blocks)
         out.kernel("product, out", products);
         out.kernel("pack output", sequence_copy(2));
         out.wait(out.collective("sum output", PassStream::tensor, output_sum()));
-    } else if (tensor_group_.size() > 1) {
+    } else if (plan_.tensor > 1) {
         out.scattered("sum output", output_sum(), "product, out", products, parts);
     } else {
         out.kernel("product, out", products);
@@ -222,7 +222,7 @@ void PassCost::write_output_products(Writer& out, std::span<const Block> blocks)
 
 // The gradient is gathered before the last product's gradients.
 void PassCost::write_output_gradients(Writer& out, std::span<const Block> blocks, Part part) const {
-    const bool gathers = tensor_group_.size() > 1 && plan_.sequence_parallel;
+    const bool gathers = plan_.tensor > 1 && plan_.sequence_parallel;
     const int parts = gathers ? gather_pieces() : 1;
     Alone data;
     Alone weight;
@@ -264,7 +264,7 @@ void PassCost::write_input_gradients(Writer& out, std::span<const Block> blocks,
     }
     const bool cut = plan_.overlap_tensor == TensorOverlap::full && software_.cuts_only;
     const bool hides = part == Part::whole && plan_.overlap_tensor != TensorOverlap::none && !triggers() && !cut;
-    const bool grouped = tensor_group_.size() > 1;
+    const bool grouped = plan_.tensor > 1;
     PassProgram::Id gathered = PassProgram::kNone;
     const bool needs_input = !frozen() || std::any_of(blocks.begin(), blocks.end(),
                                                       [](const Block& block) { return !block.in_adapters.empty(); });

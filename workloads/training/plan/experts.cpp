@@ -3,9 +3,7 @@
 #include "sim/base/math.hpp"
 
 #include <algorithm>
-#include <map>
 #include <numeric>
-#include <set>
 
 namespace orrery::training {
 
@@ -79,90 +77,45 @@ double expert_rows(const ExpertsSpec& experts, const PlanSpec& plan, double toke
     return tokens * static_cast<double>(plan.expert_tensor()) * static_cast<double>(experts.topk) * load.hottest;
 }
 
-ExpertExchange::ExpertExchange(const ModelSpec& model, const PlanSpec& plan, const Fabric& fabric,
-                               const CollectiveModel& collectives, PathChoice paths, const std::vector<GpuId>& stage,
-                               GpuId first)
-    : model_(model),
-      plan_(plan),
-      fabric_(fabric),
-      collectives_(collectives),
-      paths_(paths),
-      load_(load_of(model.experts, plan)) {
-    add_groups(stage, first);
-    if (plan.experts.dispatch != TokenDispatch::hierarchical) {
-        return;
-    }
-    for (const std::vector<GpuId>& group : expert_groups_) {
-        const std::size_t per_node = layout_of(fabric, group).per_node();
-        for (std::size_t i = 0; i < group.size(); i += per_node) {
-            nodes_.emplace_back(group.begin() + static_cast<std::ptrdiff_t>(i),
-                                group.begin() + static_cast<std::ptrdiff_t>(i + per_node));
-        }
-        for (std::size_t place = 0; place < per_node; ++place) {
-            std::vector<GpuId>& rail = rails_.emplace_back();
-            for (std::size_t i = place; i < group.size(); i += per_node) {
-                rail.push_back(group[i]);
-            }
-        }
-    }
+ExpertExchange::ExpertExchange(const ModelSpec& model, const PlanSpec& plan, const CollectiveModel& collectives,
+                               const RankGroups& ranks)
+    : model_(model), plan_(plan), collectives_(collectives), load_(load_of(model.experts, plan)) {
+    add_groups(ranks);
 }
 
-// The groups among which the one that `first` is in comes first.
-void ExpertExchange::add_groups(const std::vector<GpuId>& stage, GpuId first) {
+void ExpertExchange::add_groups(const RankGroups& ranks) {
     const auto tensor = static_cast<std::uint32_t>(plan_.expert_tensor());
     const auto expert = static_cast<std::uint32_t>(plan_.experts.expert);
-    const auto ranks = static_cast<std::uint32_t>(plan_.stage_ranks());
-    const auto gpu = [&](std::uint32_t rank) { return stage.empty() ? GpuId(rank) : stage[rank]; };
-    const auto found = static_cast<std::uint32_t>(std::find(stage.begin(), stage.end(), first) - stage.begin());
-    ORRERY_ASSERT(stage.empty() || found < ranks);
-    const std::uint32_t start = found - found % (tensor * expert);
-    for (std::uint32_t from = start; from < start + ranks; from += tensor * expert) {
-        std::vector<GpuId>& whole = whole_groups_.emplace_back();
+    const auto all = static_cast<std::uint32_t>(plan_.stage_ranks());
+    const std::uint32_t start = ranks.first_in_stage() - ranks.first_in_stage() % (tensor * expert);
+    std::vector<RankGroups::Members> whole;
+    std::vector<RankGroups::Members> experts;
+    std::vector<RankGroups::Members> cut;
+    for (std::uint32_t from = start; from < start + all; from += tensor * expert) {
+        RankGroups::Members& own = whole.emplace_back();
         for (std::uint32_t i = 0; i < tensor * expert; ++i) {
-            whole.push_back(gpu((from + i) % ranks));
+            own.push_back((from + i) % all);
         }
         for (std::uint32_t t = 0; t < tensor; ++t) {
-            std::vector<GpuId>& group = expert_groups_.emplace_back();
+            RankGroups::Members& group = experts.emplace_back();
             for (std::uint32_t e = 0; e < expert; ++e) {
-                group.push_back(whole[e * tensor + t]);
+                group.push_back(own[e * tensor + t]);
             }
         }
         for (std::uint32_t e = 0; e < expert; ++e) {
-            std::vector<GpuId>& group = tensor_groups_.emplace_back();
+            RankGroups::Members& group = cut.emplace_back();
             for (std::uint32_t t = 0; t < tensor; ++t) {
-                group.push_back(whole[e * tensor + t]);
+                group.push_back(own[e * tensor + t]);
             }
         }
     }
-}
-
-// All groups that meet on the nodes of the first do the same at once: their weights on a link add up.
-double ExpertExchange::together(CollectiveOp op, const Groups& groups, double payload) const {
-    if (groups.empty() || groups[0].size() < 2 || payload <= 0) {
-        return 0;
+    whole_groups_ = ranks.of_stage(whole);
+    expert_groups_ = ranks.of_stage(experts);
+    tensor_groups_ = ranks.of_stage(cut);
+    if (plan_.experts.dispatch == TokenDispatch::hierarchical) {
+        rails_ = expert_groups_.rails();
+        nodes_ = expert_groups_.node_parts();
     }
-    std::set<std::uint32_t> nodes;
-    for (const GpuId gpu : groups[0]) {
-        nodes.insert(fabric_.domain_of(gpu));
-    }
-    std::map<std::uint32_t, double> weights;
-    GroupTransfer one;
-    for (const std::vector<GpuId>& group : groups) {
-        const bool meets =
-            std::any_of(group.begin(), group.end(), [&](GpuId gpu) { return nodes.contains(fabric_.domain_of(gpu)); });
-        if (!meets) {
-            continue;
-        }
-        one = make_transfer(fabric_, collectives_, op, group, Bytes(payload), paths_);
-        for (const Demand& demand : one.demands) {
-            weights[demand.resource.value()] += demand.weight;
-        }
-    }
-    one.demands.clear();
-    for (const auto& [resource, weight] : weights) {
-        one.demands.push_back(Demand{ResourceId(resource), weight});
-    }
-    return seconds_alone(fabric_, one).value();
 }
 
 // Of a token's values, with their scales.
@@ -182,14 +135,14 @@ ExpertExchange::Sent ExpertExchange::bytes_sent(double tokens, Precision precisi
                         .value(),
                     0};
         case TokenDispatch::all_gather: {
-            const auto all = static_cast<std::uint32_t>(whole_groups_[0].size());
+            const auto all = static_cast<std::uint32_t>(whole_groups_.size());
             return {wire_bytes(CollectiveOp::all_gather, all, Bytes(tokens * token * all)).value(), 0};
         }
         case TokenDispatch::hierarchical:
             break;
     }
-    const auto nodes = static_cast<std::uint32_t>(rails_[0].size());
-    const auto per_node = static_cast<std::uint32_t>(nodes_[0].size());
+    const auto nodes = static_cast<std::uint32_t>(rails_.size());
+    const auto per_node = static_cast<std::uint32_t>(nodes_.size());
     return {wire_bytes(CollectiveOp::all_to_all, nodes,
                        Bytes(tokens * token * load_.kept * holders_reached(model_.experts, nodes)))
                 .value(),
@@ -209,19 +162,18 @@ double ExpertExchange::exchange(double tokens, Precision precision, bool back) c
     const CollectiveOp joins = back ? CollectiveOp::reduce_scatter : CollectiveOp::all_gather;
     switch (plan_.experts.dispatch) {
         case TokenDispatch::all_to_all:
-            return together(CollectiveOp::all_to_all, expert_groups_, rows) +
-                   together(joins, tensor_groups_, rows * cut);
+            return seconds(CollectiveOp::all_to_all, expert_groups_, rows) + seconds(joins, tensor_groups_, rows * cut);
         case TokenDispatch::all_gather:
-            return together(joins, whole_groups_, tokens * ranks * cut * token);
+            return seconds(joins, whole_groups_, tokens * ranks * cut * token);
         case TokenDispatch::hierarchical:
             break;
     }
-    const double nodes = static_cast<double>(rails_[0].size());
+    const double nodes = static_cast<double>(rails_.size());
     const double across =
-        together(CollectiveOp::all_to_all, rails_, tokens * token * load * holders_reached(model_.experts, nodes));
+        seconds(CollectiveOp::all_to_all, rails_, tokens * token * load * holders_reached(model_.experts, nodes));
     const double inside =
-        together(CollectiveOp::all_to_all, nodes_, tokens * token * load * holders_reached(model_.experts, ranks));
-    return std::max(across, inside) + together(joins, tensor_groups_, rows * cut);
+        seconds(CollectiveOp::all_to_all, nodes_, tokens * token * load * holders_reached(model_.experts, ranks));
+    return std::max(across, inside) + seconds(joins, tensor_groups_, rows * cut);
 }
 
 double ExpertExchange::dispatch(double tokens, Precision precision) const {

@@ -2,8 +2,8 @@
 // Experts on the ranks of a stage: how unequal their loads are, and what exchanging tokens with them takes.
 //
 // Claims: attention's ranks of a stage (tensor fastest, then context, data) are divided anew for experts: expert-tensor ranks
-// are neighbours, then expert ranks, then those that hold the same experts (parallel folding). All groups of a stage exchange at
-// once, so links that several groups cross carry all of them. The slowest rank, with the most wanted experts, decides.
+// are neighbours, then expert ranks, then those that hold the same experts (parallel folding). All groups exchange at
+// once, so links that several groups cross carry all of them (sim/network/concurrent_groups.hpp). The slowest rank, with the most wanted experts, decides.
 //   all-to-all: each rank sends every token once for each of its choices;
 //   all-gather: each rank gets every token of the group, and results are reduced and scattered;
 //   hierarchical: every token goes once to each node that has one of its experts, over the NIC of its own rail, and from there
@@ -19,7 +19,8 @@
 // and DeepEP (hierarchical dispatch); Lepikhin et al., "GShard", arXiv:2006.16668, section 2.2 (capacity).
 // Validated by tests/workloads/experts_test.cpp: bytes of every mode, folded = unfolded.
 
-#include "sim/network/collective.hpp"
+#include "sim/network/concurrent_groups.hpp"
+#include "workloads/training/plan/rank_groups.hpp"
 #include "workloads/training/plan/spec.hpp"
 
 namespace orrery::training {
@@ -38,21 +39,17 @@ struct ExpertLoad {
 /// The exchanges of one layer's tokens with their experts.
 class ExpertExchange {
   public:
-    /// `stage`: the GPUs of a stage's ranks, in their order; empty: the first ones of the fabric. `first`: the one whose group's
-    /// exchanges are asked for.
-    ExpertExchange(const ModelSpec& model, const PlanSpec& plan, const Fabric& fabric,
-                   const CollectiveModel& collectives, PathChoice paths, const std::vector<GpuId>& stage = {},
-                   GpuId first = GpuId(0));
+    /// Of the experts' group of the first rank of the replica that `ranks` price.
+    ExpertExchange(const ModelSpec& model, const PlanSpec& plan, const CollectiveModel& collectives,
+                   const RankGroups& ranks);
 
     /// Seconds in which the stage's ranks, with `tokens` each, send them to experts in `precision`, or get back what these make.
     [[nodiscard]] double dispatch(double tokens, Precision precision) const;
     [[nodiscard]] double combine(double tokens, Precision precision) const;
     /// Seconds in which ranks gather so many bytes of weights that they have shares of, or sum and scatter their gradients.
-    [[nodiscard]] double gather(double bytes) const {
-        return together(CollectiveOp::all_gather, expert_groups_, bytes);
-    }
+    [[nodiscard]] double gather(double bytes) const { return seconds(CollectiveOp::all_gather, expert_groups_, bytes); }
     [[nodiscard]] double scatter(double bytes) const {
-        return together(CollectiveOp::reduce_scatter, expert_groups_, bytes);
+        return seconds(CollectiveOp::reduce_scatter, expert_groups_, bytes);
     }
     /// Bytes that a rank sends over all its links (all-to-all, all-gather), or over its NIC and over NVLink.
     struct Sent {
@@ -67,22 +64,21 @@ class ExpertExchange {
     }
 
   private:
-    using Groups = std::vector<std::vector<GpuId>>;
-    void add_groups(const std::vector<GpuId>& stage, GpuId first);
+    void add_groups(const RankGroups& ranks);
     [[nodiscard]] double exchange(double tokens, Precision precision, bool back) const;
     [[nodiscard]] double token_bytes(Precision precision) const;
-    [[nodiscard]] double together(CollectiveOp op, const Groups& groups, double payload) const;
+    [[nodiscard]] double seconds(CollectiveOp op, const ConcurrentGroups& groups, double payload) const {
+        return groups.seconds(collectives_, op, Bytes(payload)).value();
+    }
 
     const ModelSpec& model_;
     const PlanSpec& plan_;
-    const Fabric& fabric_;
     const CollectiveModel& collectives_;
-    PathChoice paths_;
     ExpertLoad load_;
-    Groups expert_groups_;  ///< ranks among which a layer's experts are divided
-    Groups tensor_groups_;  ///< ranks among which an expert is cut
-    Groups whole_groups_;   ///< both
-    Groups rails_, nodes_;  ///< of expert groups: equal places on their nodes, and those of one node
+    ConcurrentGroups expert_groups_;  ///< ranks among which a layer's experts are divided
+    ConcurrentGroups tensor_groups_;  ///< ranks among which an expert is cut
+    ConcurrentGroups whole_groups_;   ///< both
+    ConcurrentGroups rails_, nodes_;  ///< of expert groups: equal places on their nodes, and those of one node
 };
 
 }  // namespace orrery::training

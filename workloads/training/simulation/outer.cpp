@@ -17,7 +17,7 @@ class OuterCosts {
     OuterCosts(const TrainingInput& input, const TrainingGraph& inner, double inner_step)
         : in_(input),
           cost_(input.model, input.plan, input.software, input.device, input.gpu, input.fabric, input.collectives,
-                input.paths, input.first_gpu(0, 0), input.stage_gpus(0)) {
+                input.paths, input.priced()) {
         add_inner_use(inner, inner_step);
         find_weights();
     }

@@ -301,12 +301,12 @@ class IterationDrawing {
         if (!cost_) {
             if (in_.groups.empty()) {
                 cost_.emplace(in_.model, in_.plan, in_.software, in_.device, in_.gpu, in_.fabric, in_.collectives,
-                              in_.paths);
+                              in_.paths, in_.priced());
             } else {
                 const GpuId first = in_.first_gpu(0, 0);
                 const GroupDevice& group = in_.groups[in_.fabric.group_of(first)];
                 cost_.emplace(in_.model, in_.plan, in_.software, *group.device, *group.gpu, in_.fabric,
-                              *group.collectives, in_.paths, first, in_.stage_gpus(0));
+                              *group.collectives, in_.paths, in_.priced());
             }
         }
         return *cost_;
