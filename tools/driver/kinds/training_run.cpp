@@ -19,6 +19,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <string>
+#include <vector>
 
 namespace orrery::driver {
 
@@ -38,6 +40,22 @@ std::vector<std::pair<const DeviceSpec*, double>> devices_of(const TrainingInput
         for (std::int64_t i = 0; i < input.plan.data; ++i) {
             out[input.fabric.group_of(input.first_gpu(stage, i))].second += replica;
         }
+    }
+    return out;
+}
+
+// Groups whose ranks exchange inside passes and are on several nodes.
+std::vector<std::string> groups_between_nodes(const PlanSpec& plan, const Fabric& fabric) {
+    const std::int64_t together = fabric.gpus_per_domain();
+    std::vector<std::string> out;
+    if (plan.tensor > together) {
+        out.emplace_back("tensor");
+    }
+    if (plan.context > 1 && plan.tensor * plan.context > together) {
+        out.emplace_back("context");
+    }
+    if (plan.experts.expert > 1 && plan.experts.expert * plan.expert_tensor() > together) {
+        out.emplace_back("expert");
     }
     return out;
 }
@@ -127,6 +145,12 @@ void add_training_metrics(const TrainingKind& s, const TrainingInput& input, con
             fmt::format("{} ranks simulated, each standing for {}", result.simulated_ranks, result.folded_into_one));
     } else {
         out.notes.push_back(fmt::format("{} ranks simulated one by one", result.simulated_ranks));
+    }
+    if (const auto groups = groups_between_nodes(s.plan, input.fabric); !groups.empty()) {
+        out.notes.push_back(
+            fmt::format("exchanges of {} groups between nodes take what the most loaded link takes under all groups; "
+                        "pipeline sends and gradient sums do not slow them",
+                        fmt::join(groups, " and ")));
     }
     if (s.plan.operand_bytes() < 2) {
         out.notes.push_back("mfu and hfu are of the rate of products in 16 bits");
