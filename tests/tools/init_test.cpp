@@ -34,7 +34,10 @@ TEST_CASE("init makes of GPUs, device and model a scenario that fits, on every n
           "serving --gpus 16 --device a100 --model llama-3-70b", "serving --gpus 8 --device h200 --model mixtral-8x22b",
           "serving --gpus 72 --device gb200 --model llama-3-70b",
           "disaggregated --gpus 32 --device h200 --model llama-3-70b", "rl --gpus 32 --device h100 --model qwen3-32b",
-          "faults --gpus 256 --device a100 --model llama-3-70b"}) {
+          "faults --gpus 256 --device a100 --model llama-3-70b",
+          "training --gpus 4096 --device h100 --model qwen3-235b-a22b",
+          "training --gpus 1152 --device gb200 --model deepseek-v3",
+          "rl --gpus 64 --device h100 --model qwen3-30b-a3b"}) {
         const Folder folder;
         const std::string file = folder.file("made.yaml");
         const Outcome made = orrery_command(fmt::format("init {} -o {}", facts, file));
@@ -49,6 +52,20 @@ TEST_CASE("init makes of GPUs, device and model a scenario that fits, on every n
         const Outcome ran = orrery_command("run " + file + " --quiet" + count);
         CHECK_MESSAGE(ran.code == 0, facts << "\n" << ran.text);
     }
+}
+
+TEST_CASE("init divides experts over ranks and trains in sequences of a few thousand tokens") {
+    const Folder folder;
+    const std::string file = folder.file("experts.yaml");
+    REQUIRE(orrery_command("init training --gpus 256 --device h200 --model deepseek-v3 -o " + file).code == 0);
+    CHECK(read(file).find("\n  expert: 8 ") != std::string::npos);
+    // A plan of eight tensor ranks that cut every expert reaches 2 %.
+    const Outcome ran = orrery_command("run " + file + " --quiet --set 'expect={mfu: \"> 20 %\"}'");
+    CHECK_MESSAGE(ran.code == 0, ran.text);
+    const Outcome long_context = orrery_command("init training --gpus 64 --device h100 --model qwen3-30b-a3b");
+    CHECK(long_context.text.find("sequence: 4096}   # the model takes up to 32768 tokens") != std::string::npos);
+    const Outcome short_context = orrery_command("init training --gpus 64 --device h100 --model llama-3-70b");
+    CHECK(short_context.text.find("model: llama-3-70b ") != std::string::npos);
 }
 
 TEST_CASE("init refuses what it cannot use, with what it could") {

@@ -1,6 +1,9 @@
 #include "tools/init/starter.hpp"
 
 #include "sim/base/input_file.hpp"
+#include "sim/config/yaml_tree.hpp"
+#include "tools/driver/model_cache.hpp"
+#include "tools/driver/run.hpp"
 #include "tools/driver/scenario.hpp"
 #include "workloads/model/model_names.hpp"
 #include "workloads/replay/recorded_device.hpp"
@@ -13,6 +16,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <string>
+#include <vector>
 
 namespace orrery::init {
 
@@ -126,6 +131,28 @@ std::string head(const std::string& question, const StarterFacts& facts, const s
                        question, facts.command, kind, kind);
 }
 
+// Enough micro-batches to keep the bubble of the pipeline small.
+void choose_rest(PlanSpec& plan, std::int64_t gpus) {
+    plan.data = gpus / (plan.tensor * plan.pipeline);
+    plan.global_batch = plan.data * std::max<std::int64_t>(8, 8 * plan.pipeline);
+    plan.sequence_parallel = plan.tensor > 1;
+    plan.zero = plan.data > 1 ? 1 : 0;
+}
+
+bool fits(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software, const Machines& on) {
+    double most = 0;
+    for (const MemoryUse& stage : memory_by_stage(model, plan, software)) {
+        most = std::max(most, stage.total());
+    }
+    return most <= kUsedMemory * on.node.gpu.memory.value;
+}
+
+bool splits(const ModelSpec& model, const PlanSpec& plan, std::int64_t gpus) {
+    return gpus % (plan.tensor * plan.pipeline) == 0 && model.heads % plan.tensor == 0 &&
+           model.kv_heads % plan.tensor == 0 && plan.pipeline <= model.layers &&
+           state_space_problems(model, plan).unfit.empty();
+}
+
 // The first plan that fits, by how much it splits the model, inside nodes first.
 std::optional<PlanSpec> first_plan(const ModelSpec& model, const SoftwareSpec& software, const Machines& on) {
     const std::int64_t gpus = on.nodes * on.node.gpus;
@@ -134,26 +161,51 @@ std::optional<PlanSpec> first_plan(const ModelSpec& model, const SoftwareSpec& s
             PlanSpec plan;
             plan.tensor = std::min(split, on.node.gpus);
             plan.pipeline = split / plan.tensor;
-            if (gpus % split != 0 || model.heads % plan.tensor != 0 || model.kv_heads % plan.tensor != 0 ||
-                plan.pipeline > model.layers || !state_space_problems(model, plan).unfit.empty()) {
-                continue;
-            }
-            plan.data = gpus / split;
-            // Enough micro-batches to keep the bubble of the pipeline small.
-            plan.global_batch = plan.data * std::max<std::int64_t>(8, 8 * plan.pipeline);
             plan.recompute = recompute;
-            plan.sequence_parallel = plan.tensor > 1;
-            plan.zero = plan.data > 1 ? 1 : 0;
-            double most = 0;
-            for (const MemoryUse& stage : memory_by_stage(model, plan, software)) {
-                most = std::max(most, stage.total());
-            }
-            if (most <= kUsedMemory * on.node.gpu.memory.value) {
-                return plan;
+            if (splits(model, plan, gpus)) {
+                choose_rest(plan, gpus);
+                if (fits(model, plan, software, on)) {
+                    return plan;
+                }
             }
         }
     }
     return std::nullopt;
+}
+
+// Plans of a mixture of experts that fit, the least split first: experts are divided over replicas, and not cut.
+std::vector<PlanSpec> expert_plans(const ModelSpec& model, const SoftwareSpec& software, const Machines& on) {
+    constexpr std::size_t kTried = 24;
+    constexpr std::int64_t kMostStages = 16;
+    const std::int64_t gpus = on.nodes * on.node.gpus;
+    std::vector<PlanSpec> out;
+    for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+        for (std::int64_t split = 1; split <= kMostStages * on.node.gpus; split *= 2) {
+            for (std::int64_t tensor = 1; tensor <= std::min(split, on.node.gpus); tensor *= 2) {
+                PlanSpec plan;
+                plan.tensor = tensor;
+                plan.pipeline = split / tensor;
+                plan.recompute = recompute;
+                if (plan.pipeline > kMostStages || !splits(model, plan, gpus)) {
+                    continue;
+                }
+                choose_rest(plan, gpus);
+                plan.experts.tensor = 1;
+                for (std::int64_t expert = 1; expert <= model.experts.count; expert *= 2) {
+                    plan.experts.expert = expert;
+                    if (model.experts.count % expert == 0 && plan.stage_ranks() % expert == 0 &&
+                        fits(model, plan, software, on)) {
+                        out.push_back(plan);
+                    }
+                }
+            }
+        }
+        if (out.size() >= kTried) {
+            out.resize(kTried);
+            break;
+        }
+    }
+    return out;
 }
 
 // A model with the first plan under which it fits the machines.
@@ -161,9 +213,39 @@ struct PlannedModel {
     std::string name;
     ModelSpec model;
     PlanSpec plan;
+    std::int64_t longest = 0;  ///< tokens of a sequence that the model takes at most
 };
 
-PlannedModel planned_model(const StarterFacts& facts, const Machines& on, const DataDirectory& data) {
+std::string model_and_plan(const PlannedModel& of);
+
+// The plan under which a token takes the least time, as closed forms say.
+std::optional<PlanSpec> fastest(const std::vector<PlanSpec>& plans, const PlannedModel& of, const Machines& on,
+                                const DataDirectory& data) {
+    ModelCache models(data);
+    RunOptions options;
+    options.check_memory = false;
+    std::optional<PlanSpec> best;
+    double most = 0;
+    for (const PlanSpec& plan : plans) {
+        PlannedModel tried = of;
+        tried.plan = plan;
+        const std::string text = "orrery: 1\nkind: training\n" + on.text + model_and_plan(tried);
+        try {
+            const Scenario scenario = read_scenario(parse_yaml(text, "init"), "init", data);
+            const double rate = run_scenario(scenario, models, options).summary.find("tokens_per_s")->value;
+            if (rate > most) {
+                most = rate;
+                best = plan;
+            }
+        } catch (const InfeasibleError&) {
+            // Its groups do not lie evenly on the nodes.
+        }
+    }
+    return best;
+}
+
+PlannedModel planned_model(const StarterFacts& facts, const Machines& on, const DataDirectory& data,
+                           bool pretrains = true) {
     const NamedCheckpoint asked = model_asked_for(facts, data);
     if (asked.quantised()) {
         throw ConfigError(
@@ -171,12 +253,23 @@ PlannedModel planned_model(const StarterFacts& facts, const Machines& on, const 
                         facts.model, asked.precision(), asked.preset));
     }
     const std::string& name = asked.preset;
-    const ModelSpec model = model_named(name, data);
+    PlannedModel out{name, model_named(name, data), {}};
+    // Models are trained in sequences of a few thousand tokens, whatever they take when they serve.
+    constexpr std::int64_t kSequence = 4096;
+    constexpr std::int64_t kLong = 8192;
+    out.longest = out.model.sequence;
+    if (pretrains && out.model.sequence > kLong) {
+        out.model.sequence = kSequence;
+    }
+    const ModelSpec& model = out.model;
     SoftwareSpec software;
     std::vector<Diagnostic> errors;
     read_fields(load_yaml(data.path(kSoftwarePresets, "megatron-core-2024")), data, errors,
                 [&](Fields& fields) { describe(fields, software); });
-    const std::optional<PlanSpec> plan = first_plan(model, software, on);
+    // Weights that cross the fabric to a generator come from ranks that have all experts.
+    const std::optional<PlanSpec> plan = pretrains && model.experts.count > 0
+                                             ? fastest(expert_plans(model, software, on), out, on, data)
+                                             : first_plan(model, software, on);
     if (!plan) {
         throw InfeasibleError(
             fmt::format("{} does not fit on {} GPUs of {} under any plan tried: take more of them (--gpus)", name,
@@ -184,17 +277,31 @@ PlannedModel planned_model(const StarterFacts& facts, const Machines& on, const 
             ErrorCode::out_of_memory);
     }
     check_spec(model, *plan, static_cast<std::uint32_t>(on.nodes * on.node.gpus), {});
-    return {name, model, *plan};
+    out.plan = *plan;
+    return out;
 }
 
 std::string model_and_plan(const PlannedModel& of) {
     const PlanSpec& plan = of.plan;
-    return fmt::format("model: {:<26}# orrery list models, or: orrery import hf-config config.json\n", of.name) +
+    const bool shorter = of.model.sequence < of.longest;
+    const std::string model =
+        shorter ? fmt::format("{{preset: {}, sequence: {}}}   # the model takes up to {} tokens", of.name,
+                              of.model.sequence, of.longest)
+                : fmt::format("{:<26}# orrery list models, or: orrery import hf-config config.json", of.name);
+    const std::string experts =
+        of.model.experts.count > 0
+            ? fmt::format(
+                  "  expert: {:<23}# ranks that a layer's experts are divided among, out of tensor x data\n"
+                  "  expert_tensor: 1               # ranks that share each expert\n",
+                  plan.experts.expert)
+            : "";
+    return fmt::format("model: {}\n", model) +
            fmt::format(
                "plan:\n"
                "  tensor: {:<23}# GPUs that share each layer; best inside a node\n"
                "  pipeline: {:<21}# stages of layers\n"
                "  data: {:<25}# replicas; tensor x pipeline x data = GPUs\n"
+               "{}"
                "  micro_batch: {:<18}# sequences per pass\n"
                "  global_batch: {:<17}# sequences per step, {} tokens each\n"
                "  recompute: {:<20}# none | selective | half | full: less memory for more time\n"
@@ -202,7 +309,7 @@ std::string model_and_plan(const PlannedModel& of) {
                "  zero: {:<25}# 0 to 3: what data-parallel replicas share\n"
                "  precision: bf16\n"
                "  overlap: {{data: true, parameters: true}}\n",
-               plan.tensor, plan.pipeline, plan.data, plan.micro_batch, plan.global_batch, of.model.sequence,
+               plan.tensor, plan.pipeline, plan.data, experts, plan.micro_batch, plan.global_batch, of.model.sequence,
                plan.recompute == Recompute::none ? "none" : "full", plan.sequence_parallel, plan.zero);
 }
 
@@ -452,7 +559,7 @@ std::string rl(const StarterFacts& facts, const DataDirectory& data) {
     }
     Machines trains = on;
     trains.nodes = on.nodes - on.nodes / 2;
-    const PlannedModel of = planned_model(facts, trains, data);
+    const PlannedModel of = planned_model(facts, trains, data, false);
     const std::int64_t tensor = served_model(facts, on, data).tensor;
     const std::int64_t half = on.nodes / 2;
     const PlanSpec& plan = of.plan;
