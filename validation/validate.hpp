@@ -50,6 +50,10 @@ Comparison validate_devices(ModelCache& models, const Terminal& terminal, bool p
 Comparison validate_serving(const DataDirectory& data, const Terminal& terminal, bool points, bool fit,
                             const std::string& only);
 
+/// Compares the caches that engines had at their start, and the starts that they refused, with what the model of their memory says
+/// (validation/serving/memory.csv), by engine. `points`: print every row.
+Comparison validate_engine_memory(const DataDirectory& data, const Terminal& terminal, bool points);
+
 /// Runs a serving scenario whose request trace logged latencies (columns ttft_s and e2e_s, as `orrery import otlp` writes them) and
 /// compares them request by request and at their quantiles. Throws ConfigError where the run is not of the whole trace in its order.
 Comparison validate_logged(ModelCache& models, const Terminal& terminal, const std::string& file);

@@ -67,6 +67,10 @@ TEST_CASE("accuracy: the suite faults keeps the limits of validation/thresholds.
     check_suite("faults");
 }
 
+TEST_CASE("accuracy: the suite engine-memory keeps the limits of validation/thresholds.yaml") {
+    check_suite("engine-memory");
+}
+
 TEST_CASE("accuracy: the suite energy keeps the limits of validation/thresholds.yaml") {
     check_suite("energy");
 }

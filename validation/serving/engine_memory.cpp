@@ -1,0 +1,168 @@
+// Caches that engines had at their start, and starts that they refused, against what the model of their memory says.
+
+#include "sim/base/text.hpp"
+#include "sim/record/facts_table.hpp"
+#include "tools/driver/kinds/serving.hpp"
+#include "validation/statistics.hpp"
+#include "validation/validate.hpp"
+#include "workloads/serving/cost/step_cost.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+namespace orrery::validation {
+
+namespace {
+
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+constexpr double kBand = 0.1;
+
+/// What the model says of a row.
+struct Start {
+    std::string refused;  ///< why it does not start; empty: it does
+    double tokens = 0;
+    double pool = 0;  ///< B of a rank
+};
+
+Scenario scenario_of(const FactsRow& row, const DataDirectory& data) {
+    YamlNode tree = parse_yaml(
+        fmt::format("orrery: 1\nkind: serving\ncluster: {{nodes: 1, node: {}}}\nmodel: {}\n"
+                    "engine: {{tensor: {}, software: {}, scheduler: {{kind: chunked-prefill}}, kv: {{memory: {}}}}}\n"
+                    "requests: {{rate: 1, count: 1, prompt: {{mean: 1}}, output: {{mean: 1}}}}\n",
+                    row.text("node"), row.text("model"), row.text("tensor"), row.text("software"), row.text("memory")),
+        row.file);
+    for (const auto& [column, key] : {std::pair{"budget", "engine.scheduler.token_budget"},
+                                      {"sequences", "engine.scheduler.max_sequences"},
+                                      {"context", "engine.max_context"}}) {
+        if (!row.text(column).empty()) {
+            apply_override(tree, fmt::format("{}={}", key, row.text(column)));
+        }
+    }
+    for (const std::string_view change : split(row.text("set"), ' ')) {
+        if (!change.empty()) {
+            apply_override(tree, std::string(change));
+        }
+    }
+    return read_scenario(tree, fmt::format("{}:{}", row.text("group"), row.line), data);
+}
+
+Start start_of(const Scenario& scenario) {
+    const auto& serving = scenario.as<ServingKind>();
+    const PhaseSpec& phase = serving.engine.mixed;
+    Start out;
+    try {
+        const EngineLimits limits = limits_of(serving.engine, phase, serving.model, scenario.cluster.node.gpu);
+        out.tokens = static_cast<double>(limits.blocks * limits.block);
+        out.pool = static_cast<double>(limits.blocks) * limits.block_bytes / cache_ranks(serving.model, phase.tensor);
+    } catch (const InfeasibleError& problem) {
+        out.refused = problem.what();
+    }
+    return out;
+}
+
+/// Errors of a group of rows.
+struct Group {
+    std::vector<double> errors;  ///< signed
+    std::size_t right = 0;       ///< starts and refusals
+    std::size_t rows = 0;
+
+    [[nodiscard]] double median() const {
+        std::vector<double> sizes;
+        for (const double error : errors) {
+            sizes.push_back(std::abs(error));
+        }
+        return statistics_of(std::move(sizes)).median_bias;
+    }
+    [[nodiscard]] double within() const {
+        const auto inside =
+            std::count_if(errors.begin(), errors.end(), [](double error) { return std::abs(error) <= kBand; });
+        return errors.empty() ? 100 : 100.0 * static_cast<double>(inside) / static_cast<double>(errors.size());
+    }
+    [[nodiscard]] double answered() const { return 100.0 * static_cast<double>(right) / static_cast<double>(rows); }
+    [[nodiscard]] std::vector<std::string> cells(const std::string& name) const {
+        return {name,
+                std::to_string(rows),
+                fmt::format("{:.1f} %", median()),
+                fmt::format("{:+.1f} %", statistics_of(errors).median_bias),
+                fmt::format("{:.0f} %", within()),
+                fmt::format("{:.0f} %", answered())};
+    }
+};
+
+std::string shown(double value, const char* unit) {
+    return value > 0 ? fmt::format("{:.{}f}{}", value, *unit == '\0' ? 0 : 2, unit) : "";
+}
+
+}  // namespace
+
+Comparison validate_engine_memory(const DataDirectory& data, const Terminal& terminal, bool points) {
+    Comparison out{"engine-memory", "tokens of an engine's cache", "Logged at start.", "", {"engine"}, {}, {}};
+    std::map<std::string, Group> groups;
+    std::map<std::string, int> left_out;
+    std::vector<std::vector<std::string>> table;
+    for (const FactsRow& row : read_facts_table(data.path("validation/serving/memory.csv"), ';')) {
+        if (row.text("use") != "score") {
+            ++left_out[row.text("use")];
+            continue;
+        }
+        const Scenario scenario = scenario_of(row, data);
+        const Start start = start_of(scenario);
+        const std::string engine = fmt::format("{} {}", row.text("engine"), row.text("version"));
+        const bool refused = row.text("outcome") == "refused";
+        const bool half = row.text("group").size() % 2 == 0;
+        const bool tokens = !row.text("tokens").empty();
+        const double measured = tokens                         ? row.number("tokens")
+                                : row.text("pool_gib").empty() ? 0
+                                                               : row.number("pool_gib") * kGiB;
+        const double predicted = tokens ? start.tokens : start.pool;
+        const bool scored = !refused && measured > 0;
+        for (const std::string& name : {std::string("all"), engine, std::string(half ? "for fitting" : "held back")}) {
+            Group& group = groups[name];
+            ++group.rows;
+            group.right += refused == !start.refused.empty() ? 1 : 0;
+            if (scored) {
+                group.errors.push_back(predicted / measured - 1);
+            }
+        }
+        if (scored && predicted > 0) {
+            out.points.push_back({measured, predicted, engine, row.text("group"), {}});
+        }
+        const double scale = tokens ? 1 : kGiB;
+        const char* unit = tokens ? "" : " GiB";
+        table.push_back({row.text("group"), row.text("tensor"), row.text("context"),
+                         refused ? "refused" : shown(measured / scale, unit),
+                         !start.refused.empty() ? "refused" : shown(predicted / scale, unit),
+                         scored ? fmt::format("{:+.1f} %", 100 * (predicted / measured - 1)) : ""});
+    }
+    if (points) {
+        terminal.heading("memory at start, by row");
+        terminal.table({"row", "tensor", "context", "logged", "predicted", "error"}, table);
+    }
+    std::vector<std::vector<std::string>> rows;
+    for (const auto& [name, group] : groups) {
+        rows.push_back(group.cells(name));
+    }
+    const std::vector<std::string> columns = {"engine", "rows",        "median error",
+                                              "bias",   "within 10 %", "start or refusal right"};
+    terminal.heading("tokens of caches at start");
+    terminal.table(columns, rows);
+    out.tables.push_back({"tokens of caches at start", columns, rows});
+    std::vector<std::vector<std::string>> excluded;
+    for (const auto& [why, count] : left_out) {
+        excluded.push_back({std::to_string(count), why});
+    }
+    terminal.heading("rows left out");
+    terminal.table({"rows", "reason"}, excluded);
+    const Group& all = groups["all"];
+    out.scores = {{"rows", static_cast<double>(all.rows), ""},
+                  {"error_median", all.median(), "%"},
+                  {"error_held_back", groups["held back"].median(), "%"},
+                  {"within_10", all.within(), "%"},
+                  {"starts_right", all.answered(), "%"}};
+    return out;
+}
+
+}  // namespace orrery::validation
