@@ -181,6 +181,10 @@ void describe(Fields& fields, ModelSpec& model) {
         same.integer({"full_every", "every so many layers attend to everything in spite of the window; 0: none", false,
                       0, 10000},
                      model.full_every);
+        same.boolean({"window_state",
+                      "layers with the window stand for linear attention: they keep a state as large as its keys and "
+                      "values in 16 bits"},
+                     model.window_state);
     });
     fields.enumeration({"query_key_norm", "queries and keys are normed: each head, or all heads of a token as one"},
                        {"none", "heads", "whole"}, model.query_key_norm);

@@ -134,6 +134,7 @@ struct ModelSpec {
     bool parallel_block = false;  ///< attention and FFN read the same norm and share one all-reduce
     std::int64_t window = 0;      ///< sliding-window attention; 0: full
     std::int64_t full_every = 0;  ///< every so many layers attend to everything in spite of the window; 0: none
+    bool window_state = false;    ///< layers with the window keep a state as large as its keys and values instead
     bool dropout = false;
     bool biases =
         false;  ///< of attention's and dense feed-forward products; like those of norms, their weights are not counted
