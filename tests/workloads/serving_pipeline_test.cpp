@@ -77,7 +77,7 @@ requests: {count: 20}
     const Scenario s = test::scenario(text);
     const auto& serving = s.as<ServingKind>();
     // 80 layers over 8 stages: with the tables of the model on the first and the last.
-    const double memory = s.cluster.node.gpu.memory.value * 0.9 - serving.engine.reserved_memory;
+    const double memory = s.cluster.node.gpu.memory.value * 0.9 - serving.engine.reserved();
     const double room = memory - 20.0 * serving.model.layer_parameters() - 2 * serving.model.embedding_parameters();
     const double block = 16 * cache_bytes_per_token(serving.model, Precision::bf16) / 8;
     CHECK(limits_of(serving.engine, serving.engine.mixed, serving.model, s.cluster.node.gpu).blocks ==

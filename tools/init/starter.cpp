@@ -385,7 +385,7 @@ ServedModel served_model(const StarterFacts& facts, const Machines& on, const Da
         tensor *= 2;
     }
     // Weights with what the engine keeps aside fill at most nine tenths, less some room for caches.
-    const double most = 0.85 * on.node.gpu.memory.value - EngineSpec().reserved_memory;
+    const double most = 0.85 * on.node.gpu.memory.value - EngineSpec().reserved();
     if (weights > most * static_cast<double>(tensor) || model.heads % tensor != 0) {
         throw InfeasibleError(
             fmt::format("{} in {} needs {:.0f} GiB and does not fit into {} GPUs of a node ({}): take another "

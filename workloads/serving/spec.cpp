@@ -3,6 +3,7 @@
 #include "sim/base/error.hpp"
 #include "sim/config/given.hpp"
 #include "sim/device/memory_tier.hpp"
+#include "workloads/serving/engine_memory.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -314,8 +315,15 @@ void describe(Fields& fields, EngineSpec& engine) {
                     engine.step_overhead);
     fields.quantity({"sequence_overhead", "host time of a sequence in an iteration", false, 0, 1}, Dimension::time,
                     engine.sequence_overhead);
-    fields.quantity({"reserved_memory", "memory of a device for context, buffers and activations", false, 0, 1e12},
+    fields.quantity({"reserved_memory",
+                     "memory of a device for context, buffers and activations; without it what `software` takes, or 2 "
+                     "GiB",
+                     false, 0, 1e12},
                     Dimension::bytes, engine.reserved_memory);
+    fields.quantity(
+        {"other_weights", "weights of a replica beside the model's, such as a vision encoder or a draft model", false,
+         0, 1e13},
+        Dimension::bytes, engine.other_weights);
     for (const auto& [key, time] : {std::pair{"software.request", &engine.software.request},
                                     {"software.frontend", &engine.software.frontend},
                                     {"software.prompt_token", &engine.software.prompt_token}}) {
@@ -624,6 +632,32 @@ std::optional<ExpertPool> experts_of(const EngineSpec& engine, const PhaseSpec& 
     return out;
 }
 
+// Blocks of an attention group whose engine sizes its cache itself.
+static std::uint64_t started_blocks(const EngineSpec& engine, const PhaseSpec& phase, const ModelSpec& model,
+                                    const DeviceSpec& device) {
+    constexpr double kGiB = 1024.0 * 1024 * 1024;
+    const EngineCache cache = engine_cache(engine, phase, model, device);
+    const RankMemory& rank = cache.rank;
+    if (!cache.refusal.empty()) {
+        throw InfeasibleError(cache.refusal, ErrorCode::out_of_memory);
+    }
+    if (cache.capacity < static_cast<double>(engine.block)) {
+        throw InfeasibleError(
+            fmt::format(
+                "{} does not start: {:.1f} GiB of weights{}, {:.1f} GiB at the peak of {} tokens and {} "
+                "sequences and {:.1f} GiB of context and communicators leave no room for a cache in {:.0f} % of "
+                "{:.1f} GiB; use more tensor-parallel ranks, fewer bits or smaller batches",
+                engine.software.name, (rank.weights + rank.slots) / kGiB,
+                engine.adapters.whole ? " of all models"
+                : rank.slots > 0      ? " and adapters"
+                                      : "",
+                rank.peak / kGiB, phase.scheduler.token_budget, phase.scheduler.max_sequences, rank.other / kGiB,
+                engine.memory_fraction * 100, rank.total / kGiB),
+            ErrorCode::out_of_memory);
+    }
+    return static_cast<std::uint64_t>(cache.capacity / static_cast<double>(engine.block));
+}
+
 EngineLimits limits_of(const EngineSpec& engine, const PhaseSpec& phase, const ModelSpec& model,
                        const DeviceSpec& device) {
     EngineLimits limits;
@@ -638,6 +672,18 @@ EngineLimits limits_of(const EngineSpec& engine, const PhaseSpec& phase, const M
     const double ranks = cache_ranks(model, phase.tensor);
     const double device_memory = device.memory.value;
     const Quantisation quantisation = engine.quantisation(device);
+    const bool sized = engine.sized_by_engine();
+    // Attention groups have caches of their own, over which sequences are spread evenly, unless all of them hold the same.
+    const std::int64_t caches = engine.dispatch == Dispatch::coherent ? 1 : phase.groups;
+    if (sized) {
+        limits.blocks = started_blocks(engine, phase, model, device) * static_cast<std::uint64_t>(caches);
+        if (engine.same_devices) {  // one cache, beside the larger of both phases' batches
+            for (const PhaseSpec* other : {&engine.prefill, &engine.decode}) {
+                limits.blocks = std::min(
+                    limits.blocks, started_blocks(engine, *other, model, device) * static_cast<std::uint64_t>(caches));
+            }
+        }
+    }
     for (std::int64_t stage = 0; stage < phase.pipeline; ++stage) {
         const double all = weight_bytes(model, quantisation, phase, stage);
         const std::int64_t layers = stage_layers(model.layers, stage, phase.pipeline);
@@ -648,13 +694,16 @@ EngineLimits limits_of(const EngineSpec& engine, const PhaseSpec& phase, const M
                                      : 0;
         const double adapters =
             engine.adapters.whole ? all : adapter_bytes_per_rank(model, engine.adapters, phase.tensor, layers);
-        const double weights = all - elsewhere;
+        const double weights = all - elsewhere + engine.other_weights / static_cast<double>(phase.ranks());
         limits.adapter_bytes += adapters * static_cast<double>(phase.stage_ranks());
         const double slots = adapters * static_cast<double>(engine.adapters.slots);
+        if (sized) {
+            continue;
+        }
         const double share = static_cast<double>(layers) / static_cast<double>(model.layers);
         const double whole = engine.of_free
-                                 ? (device_memory - weights - slots - engine.reserved_memory) * engine.memory_fraction
-                                 : device_memory * engine.memory_fraction - weights - slots - engine.reserved_memory;
+                                 ? (device_memory - weights - slots - engine.reserved()) * engine.memory_fraction
+                                 : device_memory * engine.memory_fraction - weights - slots - engine.reserved();
         const double room = whole - buffers * share;
         const double block_per_rank = limits.block_bytes / ranks * share;
         if (room < block_per_rank) {
@@ -667,12 +716,10 @@ EngineLimits limits_of(const EngineSpec& engine, const PhaseSpec& phase, const M
                             engine.adapters.whole ? " of all models"
                             : slots > 0           ? " and adapters"
                                                   : "",
-                            engine.reserved_memory / kGiB, engine.memory_fraction * 100, device_memory / kGiB),
+                            engine.reserved() / kGiB, engine.memory_fraction * 100, device_memory / kGiB),
                 ErrorCode::out_of_memory);
         }
-        // A token is cached on all stages: the fullest one decides. Attention groups have caches of their own, over which
-        // sequences are spread evenly, unless all of them hold the same.
-        const std::int64_t caches = engine.dispatch == Dispatch::coherent ? 1 : phase.groups;
+        // A token is cached on all stages: the fullest one decides.
         const auto blocks = static_cast<std::uint64_t>(room / block_per_rank) * static_cast<std::uint64_t>(caches);
         limits.blocks = stage == 0 ? blocks : std::min(limits.blocks, blocks);
     }

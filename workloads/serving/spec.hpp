@@ -159,14 +159,20 @@ struct EngineSpec : ServicePlan, CacheRules {
     AdapterSpec adapters;         ///< rank 0: none, or whole models
     bool caches_experts = false;  ///< `expert_cache` was given
     ExpertCacheSpec expert_cache;
-    double step_overhead = 0;                           ///< s of the host an iteration
-    double sequence_overhead = 0;                       ///< s of the host a sequence and iteration
-    double reserved_memory = 2.0 * 1024 * 1024 * 1024;  ///< B per device: context, library buffers, activations
+    double step_overhead = 0;               ///< s of the host an iteration
+    double sequence_overhead = 0;           ///< s of the host a sequence and iteration
+    std::optional<double> reserved_memory;  ///< B per device: context, library buffers, activations
+    double other_weights = 0;               ///< B per replica beside the model's: an encoder, a draft
 
     /// The replicas that there are: mixed ones, or those of each phase.
     [[nodiscard]] std::vector<std::pair<Role, const PhaseSpec*>> phases() const;
     [[nodiscard]] bool any_phase(const std::function<bool(const PhaseSpec&)>& is) const;
     [[nodiscard]] Quantisation quantisation(const DeviceSpec& device) const;
+    [[nodiscard]] double reserved() const { return reserved_memory.value_or(2.0 * 1024 * 1024 * 1024); }
+    /// The version of `software` says how it sizes its cache, and the scenario leaves it to that.
+    [[nodiscard]] bool sized_by_engine() const {
+        return has_software && software.memory.rule != MemoryRule::none && !reserved_memory;
+    }
     /// Requests may name adapters, or models.
     [[nodiscard]] bool names() const { return lora || adapters.whole; }
 };

@@ -65,6 +65,8 @@ void describe(Fields& fields, HostSpec& host) {
         {"graph_regular", "graphs for 1, 2, 4, multiples of 8 up to this and powers of two beyond; 0: for every size",
          false, 0, 1 << 20},
         host.graph_regular);
+    fields.section({"memory", "memory that the version takes of a device before it sizes its cache"},
+                   [&](Fields& inner) { describe(inner, host.memory); });
     describe(fields, "interval", "what runs of dense models were measured to leave; without it what all engines leave",
              host.has_interval, host.interval);
     describe(fields, "experts_interval", "the same of mixtures of experts", host.has_experts_interval,

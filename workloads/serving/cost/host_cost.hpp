@@ -19,6 +19,7 @@
 
 #include "sim/config/fields.hpp"
 #include "sim/device/kernel_sets.hpp"
+#include "workloads/serving/engine/memory_rules.hpp"
 
 #include <string>
 
@@ -52,6 +53,7 @@ struct HostSpec {
     std::int64_t graph_tokens = 0;     ///< others of up to this many tokens replay one graph between two attentions
     std::int64_t graph_regular = 0;    ///< graphs exist for 1, 2, 4, multiples of 8 up to this, and powers of two
                                        ///< beyond; 0: for every size
+    MemoryRules memory;                ///< what it takes of a device before its cache
     bool has_interval = false;
     LatencyWidths interval;  ///< of its dense models
     bool has_experts_interval = false;
