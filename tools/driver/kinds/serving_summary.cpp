@@ -2,6 +2,7 @@
 
 #include "sim/device/power.hpp"
 #include "tools/driver/kinds/serving.hpp"
+#include "workloads/serving/engine_memory.hpp"
 
 #include <fmt/format.h>
 
@@ -216,10 +217,27 @@ class Writer {
                                                                              : "decode",
                                                 pool.replicas == 1 ? "" : "s", pool.limits.blocks, pool.limits.block));
         }
+        add_engine_caches(summary);
         ORRERY_ASSERT(blocks > 0);
         summary.add("cache_peak_fraction", static_cast<double>(result.most_blocks) / static_cast<double>(blocks), "1");
         // An iteration may go on when the last request has been accounted for: the time ends there.
         summary.add("busy_fraction", std::min(1.0, result.busy_s / std::max(result.end_s * replicas, 1e-12)), "1");
+    }
+
+    // What engines print of their caches, which size them themselves.
+    void add_engine_caches(Summary& summary) const {
+        const auto phases = engine_.phases();
+        ORRERY_ASSERT(phases.size() == service_.pools.size());
+        for (std::size_t i = 0; engine_.sized_by_engine() && i < phases.size(); ++i) {
+            const auto& [role, phase] = phases[i];
+            const EngineCache cache =
+                engine_cache(engine_, *phase, scenario_.as<ServingKind>().model, *service_.pools[i].device);
+            const std::string of = role == Role::mixed ? "" : role == Role::prefill ? ".prefill" : ".decode";
+            summary.notes.push_back(log_line(engine_, cache) + (of.empty() ? "" : fmt::format(" ({})", of.substr(1))));
+            summary.add("kv_cache_tokens" + of, cache.tokens, "tokens");
+            summary.add("kv_cache_blocks" + of, cache.blocks, "blocks");
+            summary.add("kv_max_concurrency" + of, cache.concurrency, "requests");
+        }
     }
 
     // What only some engines have.
