@@ -54,6 +54,15 @@ void set_precision(YamlNode& scenario, const NamedCheckpoint& checkpoint, const 
     }
 }
 
+// Engines load what the checkpoint has beside the model: in 16 bits.
+void add_other_weights(YamlNode& scenario, double billions, const Mark& mark) {
+    YamlNode* engine = scenario.find("engine");
+    if (billions > 0 && engine != nullptr && engine->kind == YamlNode::Kind::map &&
+        engine->find("software") != nullptr && engine->find("other_weights") == nullptr) {
+        add(*engine, "other_weights", fmt::format("{:g} GB", 2 * billions), mark);
+    }
+}
+
 void name_model(YamlNode& scenario, const DataDirectory& data, std::vector<Diagnostic>& errors,
                 std::vector<std::string>& notes) {
     YamlNode* name = name_in(scenario);
@@ -77,6 +86,9 @@ void name_model(YamlNode& scenario, const DataDirectory& data, std::vector<Diagn
                                     checkpoint->preset, checkpoint->left_out));
     }
     name->scalar = checkpoint->preset;
+    if (kind->scalar == "serving") {
+        add_other_weights(scenario, checkpoint->beside(), mark);
+    }
     if (kind->scalar == "serving" && (!checkpoint->weights.empty() || !checkpoint->experts.empty())) {
         set_precision(scenario, *checkpoint, mark);
     }

@@ -1,6 +1,7 @@
 #include "workloads/model/model_names.hpp"
 
 #include "sim/base/error.hpp"
+#include "sim/config/units.hpp"
 #include "sim/config/yaml_tree.hpp"
 #include "workloads/model/model_spec.hpp"
 
@@ -157,6 +158,15 @@ bool narrow(const std::string& precision) {
 }
 
 }  // namespace
+
+double NamedCheckpoint::beside() const {
+    const std::size_t bracket = left_out.rfind('(');
+    const std::size_t end = bracket == std::string::npos ? bracket : left_out.find(" B)", bracket);
+    double billions = 0;
+    return end != std::string::npos && parse_number(left_out.substr(bracket + 1, end - bracket - 1), billions)
+               ? billions
+               : 0;
+}
 
 bool NamedCheckpoint::quantised() const {
     return narrow(weights) || narrow(experts);

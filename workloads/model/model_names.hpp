@@ -25,6 +25,8 @@ struct NamedCheckpoint {
     std::string scaling;   ///< of the experts: tensor or block
     std::string left_out;  ///< what it has beside what the preset describes, such as a vision encoder
 
+    /// Parameters of what it has beside, in billions: the number in brackets of `left_out`; 0: not known.
+    [[nodiscard]] double beside() const;
     /// Its weights are in fewer than 16 bits, all or those of experts.
     [[nodiscard]] bool quantised() const;
     /// Its precision in words: "fp8", or "bf16, experts in fp4".
