@@ -1,11 +1,11 @@
 // Caches that engines had at their start, and starts that they refused, against what the model of their memory says.
 
+#include "workloads/serving/engine_memory.hpp"
 #include "sim/base/text.hpp"
 #include "sim/record/facts_table.hpp"
 #include "tools/driver/kinds/serving.hpp"
 #include "validation/statistics.hpp"
 #include "validation/validate.hpp"
-#include "workloads/serving/cost/step_cost.hpp"
 
 #include <fmt/format.h>
 
@@ -24,7 +24,7 @@ constexpr double kBand = 0.1;
 struct Start {
     std::string refused;  ///< why it does not start; empty: it does
     double tokens = 0;
-    double pool = 0;  ///< B of a rank
+    RankMemory rank;  ///< B
 };
 
 Scenario scenario_of(const FactsRow& row, const DataDirectory& data) {
@@ -54,9 +54,10 @@ Start start_of(const Scenario& scenario) {
     const PhaseSpec& phase = serving.engine.mixed;
     Start out;
     try {
-        const EngineLimits limits = limits_of(serving.engine, phase, serving.model, scenario.cluster.node.gpu);
-        out.tokens = static_cast<double>(limits.blocks * limits.block);
-        out.pool = static_cast<double>(limits.blocks) * limits.block_bytes / cache_ranks(serving.model, phase.tensor);
+        const EngineCache cache = engine_cache(serving.engine, phase, serving.model, scenario.cluster.node.gpu);
+        out.tokens = cache.tokens;
+        out.rank = cache.rank;
+        (void)limits_of(serving.engine, phase, serving.model, scenario.cluster.node.gpu);
     } catch (const InfeasibleError& problem) {
         out.refused = problem.what();
     }
@@ -96,6 +97,11 @@ std::string shown(double value, const char* unit) {
     return value > 0 ? fmt::format("{:.{}f}{}", value, *unit == '\0' ? 0 : 2, unit) : "";
 }
 
+// GiB of a part as logged and as predicted.
+std::string part(const FactsRow& row, const std::string& column, double bytes) {
+    return fmt::format("{} {:.2f}", row.text(column).empty() ? "-" : row.text(column), bytes / kGiB);
+}
+
 }  // namespace
 
 Comparison validate_engine_memory(const DataDirectory& data, const Terminal& terminal, bool points) {
@@ -117,7 +123,7 @@ Comparison validate_engine_memory(const DataDirectory& data, const Terminal& ter
         const double measured = tokens                         ? row.number("tokens")
                                 : row.text("pool_gib").empty() ? 0
                                                                : row.number("pool_gib") * kGiB;
-        const double predicted = tokens ? start.tokens : start.pool;
+        const double predicted = tokens ? start.tokens : start.rank.pool;
         const bool scored = !refused && measured > 0;
         for (const std::string& name : {std::string("all"), engine, std::string(half ? "for fitting" : "held back")}) {
             Group& group = groups[name];
@@ -135,11 +141,14 @@ Comparison validate_engine_memory(const DataDirectory& data, const Terminal& ter
         table.push_back({row.text("group"), row.text("tensor"), row.text("context"),
                          refused ? "refused" : shown(measured / scale, unit),
                          !start.refused.empty() ? "refused" : shown(predicted / scale, unit),
-                         scored ? fmt::format("{:+.1f} %", 100 * (predicted / measured - 1)) : ""});
+                         scored ? fmt::format("{:+.1f} %", 100 * (predicted / measured - 1)) : "",
+                         part(row, "weights_gib", start.rank.weights), part(row, "activation_gib", start.rank.peak),
+                         part(row, "other_gib", start.rank.other), part(row, "graphs_gib", start.rank.graphs)});
     }
     if (points) {
         terminal.heading("memory at start, by row");
-        terminal.table({"row", "tensor", "context", "logged", "predicted", "error"}, table);
+        terminal.table(
+            {"row", "tensor", "context", "logged", "predicted", "error", "weights", "peak", "other", "graphs"}, table);
     }
     std::vector<std::vector<std::string>> rows;
     for (const auto& [name, group] : groups) {
