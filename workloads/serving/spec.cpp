@@ -644,7 +644,8 @@ static std::uint64_t started_blocks(const EngineSpec& engine, const PhaseSpec& p
     if (cache.capacity < static_cast<double>(engine.block)) {
         throw InfeasibleError(
             fmt::format(
-                "{} does not start: {:.1f} GiB of weights{}, {:.1f} GiB at the peak of {} tokens and {} "
+                "{} does not start, as the model does not fit: {:.1f} GiB of weights{}, {:.1f} GiB at the peak of {} "
+                "tokens and {} "
                 "sequences and {:.1f} GiB of context and communicators leave no room for a cache in {:.0f} % of "
                 "{:.1f} GiB; use more tensor-parallel ranks, fewer bits or smaller batches",
                 engine.software.name, (rank.weights + rank.slots) / kGiB,
