@@ -356,8 +356,10 @@ void describe_needs(Fields& fields, const ServingKind& s, const ClusterSpec& clu
     fields.needs("engine.dispatch", experts && groups, "experts on several attention groups (groups)");
     fields.needs("engine.scaling", experts && engine.experts.value_or(engine.weights) == Precision::fp8,
                  "a model with experts in fp8 (experts or weights)");
-    for (const char* key : {"model.window", "model.full_every"}) {
-        fields.needs(key, s.model.latent.kv_rank == 0, "attention that is not latent, where requests are served");
+    for (const char* key : {"model.window", "model.full_every", "model.window_state"}) {
+        fields.needs(key, s.model.latent.kv_rank == 0 || engine.software.memory.hybrid,
+                     "attention that is not latent, or an engine with pages by kind of layer (memory.hybrid), where "
+                     "requests are served");
     }
     const bool fair = engine.any_phase([](const PhaseSpec& phase) { return phase.scheduler.needs().sessions; });
     fields.needs("requests.sessions", fair || s.requests.conversations || engine.router.make()->needs().sessions,
