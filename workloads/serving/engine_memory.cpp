@@ -19,9 +19,9 @@ constexpr double kGiB = 1024.0 * 1024 * 1024;
 constexpr double kHidden = 0.46 * kGiB;
 constexpr double kNarrow = 2;  // B of a value in 16 bits
 constexpr double kSglangLoaded =
-    0.8 * kGiB;  // free memory that loading takes beside weights (llm-ie-benchmarks, R1 on H200)
-constexpr double kWindowTokens = 0.8;
-constexpr double kStateBytes = 0.9;
+    0.8 * kGiB;                        // free memory that loading takes beside weights (llm-ie-benchmarks, R1 on H200)
+constexpr double kWindowTokens = 0.8;  // SGLang, server_args.py: swa_full_tokens_ratio
+constexpr double kStateBytes = 0.9;    // the same: mamba_full_memory_ratio
 
 double whole(std::int64_t value) {
     return static_cast<double>(value);
@@ -240,13 +240,13 @@ EngineCache engine_cache(const EngineSpec& engine, const PhaseSpec& phase, const
         out.capacity = out.tokens = std::floor(pages * page.tokens / cost);
         out.concurrency = out.tokens / out.context;
     }
-    const double name = pages >= 1 ? page.longest(pages) : 0;
+    const double longest = pages >= 1 ? page.longest(pages) : 0;
     if (rules.rule == MemoryRule::vllm && engine.max_context > 0 && pages >= 1 && needed > pages) {
         out.refusal = fmt::format(
             "{} does not start: a sequence of {} tokens (max_context) needs {:.2f} GiB of cache, and {:.2f} GiB are "
             "available; the longest that "
             "fits has {:.0f} tokens: lower max_context, or raise kv.memory",
-            engine.software.name, engine.max_context, needed * page.bytes / kGiB, pages * page.bytes / kGiB, name);
+            engine.software.name, engine.max_context, needed * page.bytes / kGiB, pages * page.bytes / kGiB, longest);
     }
     return out;
 }

@@ -40,9 +40,9 @@ struct CachePages {
     double state_pages = 0;  ///< of a sequence in a group of states
 
     [[nodiscard]] double groups() const { return full + windowed + states; }
-    /// Pages of a sequence of so many tokens.
+    /// Pages that a sequence of `length` tokens takes.
     [[nodiscard]] double of_sequence(double length) const;
-    /// Tokens of the longest sequence that so many pages have room for.
+    /// Tokens of the longest sequence that fits in `pages`.
     [[nodiscard]] double longest(double pages) const;
 };
 
