@@ -1,0 +1,119 @@
+#include "workloads/outside/policies.hpp"
+
+#include "sim/base/error.hpp"
+#include "sim/base/input_file.hpp"
+#include "workloads/outside/session.hpp"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <utility>
+
+namespace orrery::outside {
+
+namespace {
+
+// Calls `symbol` of a shared object, which stays loaded as long as the program: its policies have their code there.
+void* made_in(const std::string& path, const std::string& symbol, const std::string& parameters) {
+    void* object = dlopen(std::filesystem::absolute(path).c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (object == nullptr) {
+        const char* reason = dlerror();
+        policy_failed(path, fmt::format("it cannot be loaded: {}", reason != nullptr ? reason : "no reason is given"));
+    }
+    const auto version = reinterpret_cast<int (*)()>(dlsym(object, (symbol + "_version").c_str()));
+    const auto make = reinterpret_cast<void* (*)(const char*)>(dlsym(object, symbol.c_str()));
+    if (version == nullptr || make == nullptr) {
+        policy_failed(path, fmt::format("it has no {}: orrery/policy.hpp says how a class becomes one",
+                                        symbol == "orrery_router" ? "router" : "scheduler"));
+    }
+    if (version() != ORRERY_POLICY_VERSION) {
+        policy_failed(path,
+                      fmt::format("it was built for version {} of orrery/policy.hpp, and this program has {}: build it "
+                                  "anew",
+                                  version(), ORRERY_POLICY_VERSION));
+    }
+    return make(parameters.c_str());
+}
+
+void require_allowed(const std::string& path) {
+    require_input_file(path);
+    if (!session().allows_code) {
+        policy_failed(path, "the scenario names code, which is loaded only with --allow-policies");
+    }
+}
+
+std::string extension_of(const std::string& from) {
+    return std::filesystem::path(from).extension().string();
+}
+
+[[noreturn]] void no_such_source(const std::string& from) {
+    policy_failed(from, "'from' is a shared object (.so), Python (.py), a recording (.jsonl), or socket");
+}
+
+}  // namespace
+
+Policies::Policies(std::function<std::string(const std::string&)> file) : file_(std::move(file)) {}
+Policies::~Policies() = default;
+
+std::shared_ptr<Connection> Policies::connection(const PolicySource& source, const char* decides) {
+    std::shared_ptr<Connection> out = session().clock;
+    if (source.from != "socket") {
+        const std::string path = file_(source.from);
+        require_allowed(path);
+        std::shared_ptr<Connection>& one = connections_[path + ":" + source.class_name];
+        if (one == nullptr) {
+            one = start_python(path, source.class_name, session().timeout);
+        }
+        out = one;
+    } else if (out == nullptr) {
+        policy_failed("socket", "nobody decides: 'orrery serve-clock' waits for the process that does");
+    }
+    out->require(decides);
+    return out;
+}
+
+std::shared_ptr<Recording> Policies::recording(const std::string& path) {
+    std::shared_ptr<Recording>& one = recordings_[path];
+    if (one == nullptr) {
+        one = std::make_shared<Recording>(path);
+    }
+    return one;
+}
+
+std::unique_ptr<policy::Scheduler> Policies::scheduler(const PolicySource& source, std::uint32_t number) {
+    const std::string extension = extension_of(source.from);
+    if (source.from == "socket" || extension == ".py") {
+        return remote_scheduler(connection(source, "scheduler"), source.parameters);
+    }
+    const std::string path = file_(source.from);
+    if (extension == ".jsonl") {
+        (void)number;
+        return recorded_scheduler(recording(path));
+    }
+    if (extension != ".so") {
+        no_such_source(source.from);
+    }
+    require_allowed(path);
+    return std::unique_ptr<policy::Scheduler>(
+        static_cast<policy::Scheduler*>(made_in(path, "orrery_scheduler", source.parameters)));
+}
+
+std::unique_ptr<policy::Router> Policies::router(const PolicySource& source, std::uint32_t number) {
+    const std::string extension = extension_of(source.from);
+    if (source.from == "socket" || extension == ".py") {
+        return remote_router(connection(source, "router"), source.parameters, number);
+    }
+    const std::string path = file_(source.from);
+    if (extension == ".jsonl") {
+        return recorded_router(recording(path), number);
+    }
+    if (extension != ".so") {
+        no_such_source(source.from);
+    }
+    require_allowed(path);
+    return std::unique_ptr<policy::Router>(
+        static_cast<policy::Router*>(made_in(path, "orrery_router", source.parameters)));
+}
+
+}  // namespace orrery::outside

@@ -1,0 +1,51 @@
+#pragma once
+// Policies from outside by what a scenario names: a shared object, a class in Python, a process at a socket, or a recording.
+
+#include "include/orrery/policy.hpp"
+#include "workloads/outside/decisions.hpp"
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+namespace orrery::outside {
+
+/// What a scenario says of a policy.
+struct PolicySource {
+    std::string from;        ///< a path that ends in .so, .py or .jsonl, or "socket"
+    std::string class_name;  ///< of Python; empty: the only one in the file
+    std::string parameters;  ///< text for the policy
+};
+
+class Connection;
+
+/// The policies of one run.
+class Policies {
+  public:
+    /// `file`: where a path of the scenario lies.
+    explicit Policies(std::function<std::string(const std::string&)> file);
+    ~Policies();
+    /// Both throw ConfigError where there is no such policy, or its code may not be loaded. `number`: of the replica, or of the router.
+    [[nodiscard]] std::unique_ptr<policy::Scheduler> scheduler(const PolicySource& source, std::uint32_t number);
+    [[nodiscard]] std::unique_ptr<policy::Router> router(const PolicySource& source, std::uint32_t number);
+
+  private:
+    [[nodiscard]] std::shared_ptr<Connection> connection(const PolicySource& source, const char* decides);
+    [[nodiscard]] std::shared_ptr<Recording> recording(const std::string& path);
+
+    std::function<std::string(const std::string&)> file_;
+    std::map<std::string, std::shared_ptr<Connection>> connections_;  ///< by file and class
+    std::map<std::string, std::shared_ptr<Recording>> recordings_;
+};
+
+/// Policies whose decisions a process sends, and those that a recording has.
+[[nodiscard]] std::unique_ptr<policy::Scheduler> remote_scheduler(std::shared_ptr<Connection> connection,
+                                                                  std::string parameters);
+[[nodiscard]] std::unique_ptr<policy::Router> remote_router(std::shared_ptr<Connection> connection,
+                                                            std::string parameters, std::uint32_t number);
+[[nodiscard]] std::unique_ptr<policy::Scheduler> recorded_scheduler(std::shared_ptr<Recording> recording);
+[[nodiscard]] std::unique_ptr<policy::Router> recorded_router(std::shared_ptr<Recording> recording,
+                                                              std::uint32_t number);
+
+}  // namespace orrery::outside
