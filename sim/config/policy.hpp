@@ -23,6 +23,8 @@ class PolicyParameters {
     [[nodiscard]] virtual std::unique_ptr<PolicyParameters> clone() const = 0;
     virtual void describe(Fields& fields) = 0;
     [[nodiscard]] virtual std::unique_ptr<Base> make() const = 0;
+    /// The parameter that is the path of a file; null: none is.
+    [[nodiscard]] virtual std::string* file() { return nullptr; }
 };
 
 template <class Base>
@@ -47,6 +49,13 @@ template <class Base, class P>
         }
         void describe(Fields& fields) override { own_.describe(fields); }
         [[nodiscard]] std::unique_ptr<Base> make() const override { return std::make_unique<P>(own_); }
+        [[nodiscard]] std::string* file() override {
+            if constexpr (requires { own_.file(); }) {
+                return own_.file();
+            } else {
+                return nullptr;
+            }
+        }
 
       private:
         typename P::Parameters own_;
@@ -127,6 +136,8 @@ class PolicyChoice {
         describe_variant(fields, field, [&](Fields& inner) { describe_parameters(inner); });
     }
     [[nodiscard]] std::unique_ptr<Base> make() const { return parameters_->make(); }
+    /// The parameter that is the path of a file; null: none is.
+    [[nodiscard]] std::string* file() { return parameters_->file(); }
 
   private:
     const PolicyTable<Base>* table_;

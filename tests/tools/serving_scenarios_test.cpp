@@ -6,6 +6,7 @@
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "tools/driver/kinds/pool_place.hpp"
+#include "workloads/outside/session.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -31,6 +32,7 @@ std::vector<std::string> serving_scenarios() {
     }
     std::sort(out.begin(), out.end());
     REQUIRE(out.size() > 20);
+    outside::session().allows_code = true;
     return out;
 }
 

@@ -153,7 +153,7 @@ TEST_CASE("serving: every request is accounted for while adapters come, replicas
     for (int round = 0; round < 100 * test::scale(); ++round) {
         ServiceSpec spec = with_slots(1 + static_cast<std::uint32_t>(random.below(3)));
         PoolSpec& pool = spec.pools[0];
-        pool.scheduler.policy.choose(any_scheduler(random));
+        pool.scheduler.policy.choose(any_of(scheduler_table(), random));
         pool.limits.blocks = 8 + random.below(40);
         pool.limits.max_sequences = 1 + static_cast<std::uint32_t>(random.below(6));
         pool.limits.prefix_cache = random.below(2) == 0;

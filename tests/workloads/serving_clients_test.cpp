@@ -152,7 +152,7 @@ TEST_CASE("serving: every request is accounted for while replicas fail, clients 
     const Fabric fabric(test::rail_nodes(2));
     RandomStream random(17, "failing");
     for (int round = 0; round < 150 * test::scale(); ++round) {
-        const auto kind = [&] { return any_scheduler(random); };
+        const auto kind = [&] { return any_of(scheduler_table(), random); };
         ServiceSpec spec = spec_of(kind(), 1 + static_cast<std::uint32_t>(random.below(40)), 4, 12 + random.below(30));
         spec.pools[0].replicas = 1 + static_cast<std::uint32_t>(random.below(3));
         spec.pools[0].limits.prefix_cache = random.below(2) == 0;
@@ -182,7 +182,7 @@ TEST_CASE("serving: every request is accounted for while replicas fail, clients 
             spec.pools[0].scaling = {1.0 + static_cast<double>(random.below(4)), 1, 2, 5};
             spec.pools[0].scaling.rule = static_cast<ScalingRule>(random.below(2));
         }
-        spec.router.choose(router_table()[random.below(router_table().size())]->name);
+        spec.router.choose(any_of(router_table(), random));
         spec.seed = random.next();
         std::vector<Request> requests;
         double at = 0;

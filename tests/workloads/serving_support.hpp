@@ -43,9 +43,19 @@ inline SchedulerSpec scheduler(const std::string& text) {
     return spec;
 }
 
+/// All policies of a table but those that somebody outside decides.
+template <class Base>
+std::vector<std::string> built_in(const PolicyTable<Base>& table) {
+    std::vector<std::string> out = names_of(table);
+    std::erase(out, "outside");
+    return out;
+}
+
 /// Any of the policies.
-inline std::string any_scheduler(RandomStream& random) {
-    return scheduler_table()[random.below(scheduler_table().size())]->name;
+template <class Base>
+std::string any_of(const PolicyTable<Base>& table, RandomStream& random) {
+    const std::vector<std::string> names = built_in(table);
+    return names[random.below(names.size())];
 }
 
 inline ServiceSpec spec_of(const std::string& kind, std::uint32_t budget, std::uint32_t sequences, std::uint64_t blocks,

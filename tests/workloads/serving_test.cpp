@@ -224,13 +224,13 @@ TEST_CASE("serving: a decode replica makes room before a cache is sent to it, an
     const Fabric fabric(test::rail_nodes(2));
     RandomStream random(11, "split");
     for (int round = 0; round < 40 * test::scale(); ++round) {
-        ServiceSpec spec = spec_of(any_scheduler(random), 64, 8, 40);
+        ServiceSpec spec = spec_of(any_of(scheduler_table(), random), 64, 8, 40);
         spec.pools.push_back(spec.pools[0]);
         spec.pools[0].role = Role::prefill;
         spec.pools[0].replicas = 1 + static_cast<std::uint32_t>(random.below(3));
         spec.pools[1].role = Role::decode;
         spec.pools[1].replicas = 1 + static_cast<std::uint32_t>(random.below(2));
-        spec.pools[1].scheduler.policy.choose(any_scheduler(random));
+        spec.pools[1].scheduler.policy.choose(any_of(scheduler_table(), random));
         spec.pools[1].limits.blocks = 12 + random.below(20);
         spec.pools[1].first_gpu = 8;
         spec.fabric = &fabric;
@@ -275,12 +275,11 @@ TEST_CASE("serving: every request is accounted for under every scheduler, router
     const Fabric fabric(test::rail_nodes(2));
     RandomStream random(5, "serving");
     for (int round = 0; round < 60 * test::scale(); ++round) {
-        for (const auto* row : scheduler_table()) {
-            const std::string kind = row->name;
+        for (const std::string& kind : built_in(scheduler_table())) {
             ServiceSpec spec = spec_of(kind, 1 + static_cast<std::uint32_t>(random.below(40)),
                                        1 + static_cast<std::uint32_t>(random.below(10)), 4 + random.below(40));
             spec.pools[0].replicas = 1 + static_cast<std::uint32_t>(random.below(3));
-            spec.router.choose(router_table()[random.below(router_table().size())]->name);
+            spec.router.choose(any_of(router_table(), random));
             if (random.below(2) == 1 && kind == "vllm-v0") {
                 spec.pools[0].scheduler = scheduler("{kind: vllm-v0, preemption: swap}");
             }

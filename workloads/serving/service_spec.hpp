@@ -65,6 +65,7 @@ struct ServiceSpec : ServicePlan {
     SteadySpec steady;   ///< wanted: the source does not end, the run is measured from its warm-up to what is enough
     std::uint64_t seed = 1;
     bool timeline = false;
+    outside::Policies* policies = nullptr;  ///< needed where a scheduler or router is from outside
 };
 
 }  // namespace orrery::serving

@@ -9,6 +9,7 @@
 #include "tools/driver/kinds/serving_summary.hpp"
 #include "tools/driver/kinds/serving_timeline.hpp"
 #include "tools/driver/scenario_checks.hpp"
+#include "workloads/outside/policies.hpp"
 
 #include <fmt/format.h>
 
@@ -311,6 +312,13 @@ class ServingWork final : public ScenarioRun {
         service_.seed = static_cast<std::uint64_t>(scenario_.seed);
         service_.timeline = options_.timeline;
         service_.placement = context.placement;
+        const bool outside = engine_.router.make()->needs().outside ||
+                             engine_.any_phase([](const PhaseSpec& phase) { return phase.scheduler.needs().outside; });
+        if (outside) {
+            policies_ =
+                std::make_unique<outside::Policies>([this](const std::string& path) { return scenario_.file(path); });
+            service_.policies = policies_.get();
+        }
     }
 
     const RunContext context_;
@@ -319,6 +327,7 @@ class ServingWork final : public ScenarioRun {
     const EngineSpec& engine_;
     const RunOptions& options_;
     LoadEnd end_;
+    std::unique_ptr<outside::Policies> policies_;
     ServiceSpec service_;
     ServingTotals totals_{scenario_, service_, {}};
     ServiceHooks hooks_;
@@ -552,6 +561,17 @@ RunCost ServingKind::cost(const Scenario& s) const {
         const RunCost transfers = cost_of(kHops * count * cached / s.network.packets.mtu, kPacketHop, "packet-hops");
         out.seconds += transfers.seconds;
         out.what += ", " + transfers.what;
+    }
+    return out;
+}
+
+std::vector<std::string*> ServingKind::own_files() {
+    std::vector<std::string*> out = {&requests.trace, &engine.faults.trace};
+    for (std::string* file : {engine.router.file(), engine.mixed.scheduler.policy.file(),
+                              engine.prefill.scheduler.policy.file(), engine.decode.scheduler.policy.file()}) {
+        if (file != nullptr) {
+            out.push_back(file);
+        }
     }
     return out;
 }

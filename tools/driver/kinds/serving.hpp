@@ -30,7 +30,7 @@ class ServingKind final : public KindOf<ServingKind> {
     [[nodiscard]] std::vector<std::string> refusals(const FaultReach& reach) const override;
     [[nodiscard]] ModelSpec* own_model() override { return &model; }
     [[nodiscard]] std::vector<DeviceSpec*> own_devices() override;
-    [[nodiscard]] std::vector<std::string*> own_files() override { return {&requests.trace, &engine.faults.trace}; }
+    [[nodiscard]] std::vector<std::string*> own_files() override;
 };
 
 }  // namespace orrery::driver

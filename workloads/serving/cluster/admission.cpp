@@ -23,7 +23,7 @@ Admission::Admission(const ServiceSpec& spec, Fleet& fleet, Routing& routing, Tr
 
 void Admission::arrives(const Request& request, std::uint64_t id) {
     accounts_.arrived(request);
-    const std::uint32_t first = routing_.entries.choose(request.session, request.content, request.prompt);
+    const std::uint32_t first = routing_.entries.choose(id, request.session, request.content, request.prompt);
     const std::uint32_t chosen = mixing_.for_prompt(first, request);
     result_.mixed_prompts += chosen != first ? 1 : 0;
     Replica& replica = fleet_[chosen];
@@ -67,7 +67,7 @@ void Admission::retry(Sequence sequence) {
     const std::uint32_t total = sequence.output + sequence.then;
     const bool copied = spec_.faults.restores && sequence.cached > 0;
     Routes& routes = copied && sequence.decoding() && !routing_.decoders.empty() ? routing_.decoders : routing_.entries;
-    const std::uint32_t chosen = routes.choose(sequence.session, sequence.content, sequence.needed());
+    const std::uint32_t chosen = routes.choose(sequence.id, sequence.session, sequence.content, sequence.needed());
     Replica& replica = fleet_[chosen];
     const bool restored = copied && replica.up && replica.power == Power::on;
     sequence.output = replica.pool.role == Role::prefill ? std::min(total, sequence.generated + 1) : total;
@@ -92,7 +92,8 @@ void Admission::retry(Sequence sequence) {
     result_.lost_tokens += sequence.cached;
     if (&routes != &routing_.entries) {
         // No room for the copy: its prompt is computed anew where prompts are.
-        const std::uint32_t anew = routing_.entries.choose(sequence.session, sequence.content, sequence.needed());
+        const std::uint32_t anew =
+            routing_.entries.choose(sequence.id, sequence.session, sequence.content, sequence.needed());
         sequence.output = fleet_[anew].pool.role == Role::prefill ? std::min(total, sequence.generated + 1) : total;
         sequence.then = total - sequence.output;
         enter(anew, fleet_[anew].state.readmit(sequence));

@@ -130,7 +130,8 @@ bool Pipelines::launch(std::uint32_t index) {
             }
         }
         // Blocks that batches under way or KV transfers hold come back when those end.
-        if (replica.state.used_blocks() > 0 || replica.under_way > 0) {
+        // Who decides from outside may wait for what comes next.
+        if (replica.state.used_blocks() > 0 || replica.under_way > 0 || replica.scheduler->needs().outside) {
             return false;
         }
         throw InternalError("a scheduler runs nothing although " + std::to_string(replica.state.outstanding()) +

@@ -26,6 +26,9 @@ Fleet::Fleet(const ServiceSpec& spec, ServiceResult& result) : spec_(spec) {
 
 void Fleet::begin(Dispatcher& dispatcher) {
     Part::begin(dispatcher);
+    for (std::uint32_t i = 0; spec_.policies != nullptr && i < size(); ++i) {
+        replicas_[i]->scheduler->attach({*spec_.policies, i, [this] { return now(); }});
+    }
     const auto link = [&](double bandwidth) {
         const Demand whole{dispatcher.resources().add_resource(bandwidth), 1};
         return dispatcher.keep(std::span(&whole, 1));
@@ -66,6 +69,12 @@ void Fleet::on_done(std::uint64_t replica, Dispatcher&) {
     const auto index = static_cast<std::uint32_t>(replica);
     replicas_[index]->plans = false;
     plan_(index);
+}
+
+void Fleet::end(Dispatcher&) {
+    for (const auto& replica : replicas_) {
+        replica->scheduler->ended(replica->state);
+    }
 }
 
 const Fleet::Path& Fleet::path(GpuRange from, GpuRange to) {

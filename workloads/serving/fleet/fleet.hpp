@@ -14,6 +14,7 @@ namespace orrery::serving {
 
 class Fleet final : public Part {
   public:
+    using Part::now;
     /// Both arguments outlive the fleet.
     Fleet(const ServiceSpec& spec, ServiceResult& result);
     /// What a replica does that was woken, once all of that instant has happened. Before the run.
@@ -22,10 +23,13 @@ class Fleet final : public Part {
     /// Adds the resources that replicas have beside the fabric.
     void begin(Dispatcher& dispatcher) override;
     void on_done(std::uint64_t replica, Dispatcher& dispatcher) override;
+    void end(Dispatcher& dispatcher) override;
     [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(replicas_.size()); }
     [[nodiscard]] Replica& operator[](std::uint32_t index) { return *replicas_[index]; }
     [[nodiscard]] const Replica& operator[](std::uint32_t index) const { return *replicas_[index]; }
     [[nodiscard]] const EngineStates& engines() const { return engines_; }
+    /// Where decisions from outside come from; null: there are none.
+    [[nodiscard]] outside::Policies* policies() const { return spec_.policies; }
 
     /// Something may have changed for a replica: it plans as many batches as it can take.
     void wake(std::uint32_t index);

@@ -36,6 +36,10 @@ Routing::Routing(const Fleet& fleet, const RouterChoice& router) : entries(fleet
         computes_prompts_only = computes_prompts_only || fleet[i].pool.role == Role::prefill;
     }
     ORRERY_ASSERT(!entries.empty() && computes_prompts_only == !decoders.empty());
+    if (fleet.policies() != nullptr) {
+        entries.attach(*fleet.policies(), 0);
+        decoders.attach(*fleet.policies(), 1);
+    }
 }
 
 }  // namespace orrery::serving

@@ -16,9 +16,12 @@ class Routes {
     [[nodiscard]] bool empty() const { return all_.empty(); }
     [[nodiscard]] const std::vector<std::uint32_t>& replicas() const { return all_; }
     /// Precondition: not empty.
-    [[nodiscard]] std::uint32_t choose(std::uint32_t session, const PromptContent& content, std::uint32_t prompt) {
-        return router_->choose(fleet_.engines(), among_, {session, content, prompt});
+    [[nodiscard]] std::uint32_t choose(std::uint64_t request, std::uint32_t session, const PromptContent& content,
+                                       std::uint32_t prompt) {
+        return router_->choose(fleet_.engines(), among_, {request, fleet_.now(), session, content, prompt});
     }
+    /// Before the first choice.
+    void attach(outside::Policies& policies, std::uint32_t number) { router_->attach(policies, number); }
 
   private:
     const Fleet& fleet_;

@@ -4,6 +4,10 @@
 #include "sim/config/policy.hpp"
 #include "workloads/serving/requests/request.hpp"
 
+namespace orrery::outside {
+class Policies;
+}
+
 namespace orrery::serving {
 
 class EngineState;
@@ -12,6 +16,8 @@ class EngineState;
 using EngineStates = std::vector<const EngineState*>;
 
 struct RoutedRequest {
+    std::uint64_t request;  ///< its number
+    SimTime now;
     std::uint32_t session;
     const PromptContent& content;
     std::uint32_t prompt;  ///< tokens
@@ -21,6 +27,7 @@ struct RoutedRequest {
 struct RouterNeeds {
     bool prefix_cache = false;
     bool sessions = false;
+    bool outside = false;  ///< its decisions come from outside: it must be attached before its first choice
 };
 
 class Router {
@@ -30,6 +37,8 @@ class Router {
     [[nodiscard]] virtual std::uint32_t choose(const EngineStates& engines, const std::vector<std::uint32_t>& among,
                                                const RoutedRequest& request) = 0;
     [[nodiscard]] virtual RouterNeeds needs() const { return {}; }
+    /// Before its first choice. `number`: 0 of the router to replicas that take requests, 1 of that to those that decode.
+    virtual void attach(outside::Policies&, std::uint32_t /*number*/) {}
 };
 [[nodiscard]] const PolicyTable<Router>& router_table();
 

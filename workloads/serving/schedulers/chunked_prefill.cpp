@@ -5,12 +5,7 @@
 
 namespace orrery::serving {
 
-namespace {
-
-// vLLM 1 names blocks when it plans what computes them: a layer writes all keys of an iteration before it attends to any, so that
-// prompts which start together compute what they have in common once (vllm/v1/core/kv_cache_manager.py, allocate_slots; pull request
-// 29387 names the layers for which that is not so).
-bool schedule(EngineState& state, std::uint32_t index, std::uint32_t tokens, Batch& batch) {
+bool schedule_and_name(EngineState& state, std::uint32_t index, std::uint32_t tokens, Batch& batch) {
     if (!state.schedule(index, tokens, batch)) {
         return false;
     }
@@ -21,8 +16,6 @@ bool schedule(EngineState& state, std::uint32_t index, std::uint32_t tokens, Bat
     return true;
 }
 
-}  // namespace
-
 void ChunkedPrefill::plan(EngineState& state, Batch& batch) {
     std::uint32_t budget = state.limits().token_budget;
     bool preempted = false;
@@ -30,7 +23,7 @@ void ChunkedPrefill::plan(EngineState& state, Batch& batch) {
         const Sequence& sequence = state.sequence(state.running[place]);
         const std::uint32_t tokens = sequence.decoding() ? 1 : std::min(budget, sequence.left_to_prefill());
         const std::uint32_t used = state.budget_for(state.running[place], tokens);
-        if (schedule(state, state.running[place], tokens, batch)) {
+        if (schedule_and_name(state, state.running[place], tokens, batch)) {
             budget -= std::min(budget, used);
             ++place;
         } else {
@@ -45,7 +38,7 @@ void ChunkedPrefill::plan(EngineState& state, Batch& batch) {
     while (!preempted && budget > 0 && !state.waiting.empty() && state.has_place()) {
         const std::uint32_t index = state.waiting.front();
         const std::uint32_t tokens = std::min(budget, state.claim_prefix(index));
-        if (!schedule(state, index, tokens, batch)) {
+        if (!schedule_and_name(state, index, tokens, batch)) {
             break;
         }
         state.admit_front();

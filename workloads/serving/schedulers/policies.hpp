@@ -10,6 +10,11 @@ namespace orrery::serving {
     return std::uint64_t{sequence.prompt} + std::max(sequence.output, state.beyond(sequence));
 }
 
+/// Schedules a sequence as vLLM 1 does, which names blocks when it plans what computes them: a layer writes all keys of an iteration
+/// before it attends to any, so that prompts which start together compute what they have in common once
+/// (vllm/v1/core/kv_cache_manager.py, allocate_slots; pull request 29387 names the layers for which that is not so).
+[[nodiscard]] bool schedule_and_name(EngineState& state, std::uint32_t index, std::uint32_t tokens, Batch& batch);
+
 /// vLLM 1: running sequences in order of admission, a token or a piece of the prompt each, then waiting prompts cut to what
 /// is left of the token budget. Blocks are taken piece by piece; when they run out, who came last is preempted, and nobody is
 /// admitted in that iteration.

@@ -7,10 +7,22 @@
 #include "sim/config/policy.hpp"
 #include "workloads/serving/engine/engine_state.hpp"
 
+#include <functional>
 #include <memory>
 #include <string>
 
+namespace orrery::outside {
+class Policies;
+}
+
 namespace orrery::serving {
+
+/// Where a policy from outside decides.
+struct SchedulerPlace {
+    outside::Policies& policies;
+    std::uint32_t replica;
+    std::function<SimTime()> now;
+};
 
 /// What a policy needs to differ from first come, first served, and what it leaves alone.
 struct SchedulerNeeds {
@@ -18,6 +30,7 @@ struct SchedulerNeeds {
     bool sessions = false;      ///< it goes by who sends a request
     bool swaps = false;         ///< it moves preempted blocks to host memory
     bool counts_tokens = true;  ///< its batches keep to a budget of tokens
+    bool outside = false;       ///< its decisions come from outside: it must be attached before its first plan
 };
 
 class Scheduler {
@@ -31,6 +44,10 @@ class Scheduler {
     [[nodiscard]] virtual bool takes_whole_outputs() const { return false; }
     [[nodiscard]] virtual bool takes_whole_prompts() const { return takes_whole_outputs(); }
     [[nodiscard]] virtual SchedulerNeeds needs() const { return {}; }
+    /// Before its first plan.
+    virtual void attach(const SchedulerPlace&) {}
+    /// No more will happen. Throws ConfigError where a policy from outside has left requests.
+    virtual void ended(const EngineState&) const {}
 };
 
 /// All policies, the default among them.

@@ -18,12 +18,13 @@ extern const PolicyRow<Scheduler> kFairShare;
 extern const PolicyRow<Scheduler> kInFlight;
 extern const PolicyRow<Scheduler> kPriority;
 extern const PolicyRow<Scheduler> kEarliestDeadline;
+extern const PolicyRow<Scheduler> kOutsideScheduler;
 
 const PolicyTable<Scheduler>& scheduler_table() {
     static const PolicyTable<Scheduler> kTable = {
         &kStaticBatches, &kOrca,          &kPrefillFirst,     &kChunkedPrefill, &kSarathi,
         &kSplitFuse,     &kShortestFirst, &kDecodeHeavy,      &kPrefixGroups,   &kFastServe,
-        &kFairShare,     &kInFlight,      &kEarliestDeadline, &kPriority,
+        &kFairShare,     &kInFlight,      &kEarliestDeadline, &kPriority,       &kOutsideScheduler,
     };
     return kTable;
 }

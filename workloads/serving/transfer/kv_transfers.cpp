@@ -22,7 +22,7 @@ std::uint32_t KvTransfers::open(std::uint32_t from, std::uint32_t source, std::u
     const Sequence& sequence = fleet_[from].state.sequence(source);
     KvTransfer& kv_transfer = kv_transfers_[id];
     kv_transfer.from = from;
-    kv_transfer.to = decoders_.choose(sequence.session, sequence.content, sequence.prompt);
+    kv_transfer.to = decoders_.choose(sequence.id, sequence.session, sequence.content, sequence.prompt);
     kv_transfer.source = source;
     Replica& target = fleet_[kv_transfer.to];
     Sequence there = sequence;
