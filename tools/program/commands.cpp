@@ -19,12 +19,15 @@
 #include "tools/sweep/sweep_spec.hpp"
 #include "tools/terminal/terminal.hpp"
 #include "topologies/graph.hpp"
+#include "workloads/outside/decisions.hpp"
+#include "workloads/outside/session.hpp"
 
 #include <fmt/format.h>
 #include <sqlite3.h>
 #include <boost/version.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -119,6 +122,56 @@ void write_junit(const CommandLine& line, const std::vector<ExpectationOutcome>&
     write_output(line, "junit", junit_xml({outcome}, "run"));
 }
 
+double seconds_of(const CommandLine& line, const char* option, double otherwise) {
+    if (!line.has(option)) {
+        return otherwise;
+    }
+    constexpr double kDay = 86400;
+    double value = 0;
+    std::string problem;
+    if (!parse_quantity(line.text(option), Dimension::time, value, problem) || value <= 0 || value > kDay) {
+        throw ConfigError(fmt::format("--{} is a time up to a day, such as \"30 s\"", option), ErrorCode::command_line);
+    }
+    return value;
+}
+
+// What the command line says of policies from outside, before a run of theirs.
+void prepare_policies(const CommandLine& line) {
+    outside::Session& session = outside::session();
+    session.records = line.has("record-decisions");
+    session.record = session.records ? outside::kRecordingHead : "";
+    session.decisions = 0;
+    session.deciding = {};
+    session.timeout = seconds_of(line, "policy-timeout", session.timeout);
+    if (line.command == "serve-clock") {
+        const std::string path = line.text("socket");
+        if (path.empty()) {
+            throw ConfigError("'orrery serve-clock' needs --socket PATH", ErrorCode::command_line);
+        }
+        if (!line.quiet()) {
+            fmt::print(stderr, "waiting at {}\n", path);
+        }
+        session.clock = outside::wait_at(path, seconds_of(line, "wait", 60), session.timeout);
+    }
+}
+
+void say_decisions(const CommandLine& line) {
+    const outside::Session& session = outside::session();
+    if (session.decisions > 0 && !line.quiet()) {
+        const double each =
+            std::chrono::duration<double>(session.deciding).count() / static_cast<double>(session.decisions);
+        fmt::print(stderr, "{} decisions from outside, {} each\n", session.decisions,
+                   pretty_quantity(each, Dimension::time));
+    }
+    if (session.records) {
+        if (session.decisions == 0) {
+            throw ConfigError("--record-decisions: this scenario has no policy from outside ('kind: outside')",
+                              ErrorCode::command_line);
+        }
+        write_output(line, "record-decisions", session.record);
+    }
+}
+
 // Returns the exit code, and in `files` what the scenario reads.
 int run_once(const CommandLine& line, const DataDirectory& data, std::vector<std::string>& files) {
     const Scenario scenario = load_scenario(line.arguments[0], line.overrides(), data);
@@ -157,6 +210,7 @@ int run_once(const CommandLine& line, const DataDirectory& data, std::vector<std
         return say_dry_run(scenario, line);
     }
     say_cost(scenario, line);
+    prepare_policies(line);
     Progress progress(terminal, "simulating");
     options.progress = [&](double fraction) { progress.update(fraction); };
     const RunOutput out = [&] {
@@ -170,6 +224,7 @@ int run_once(const CommandLine& line, const DataDirectory& data, std::vector<std
         }
     }();
     progress.finish();
+    say_decisions(line);
     if (line.has("junit")) {
         write_junit(line, out.summary.expectations);
     }
@@ -346,7 +401,7 @@ const std::map<std::string, CommandFunction>& command_functions() {
         {"version", command_version},     {"completion", command_completion},
         {"manual", command_manual},       {"price", command_price},
         {"compare", command_compare},     {"mcp", command_mcp},
-        {"export", command_export}};
+        {"export", command_export},       {"serve-clock", command_run}};
     return kFunctions;
 }
 
@@ -462,6 +517,7 @@ int run_command(const CommandLine& line) {
         check_options(line, command);
         check_outputs(line);
         (void)set_memory_limit(line.text("memory-limit"));
+        outside::session().allows_code = line.has("allow-policies");
         const DataDirectory data = find_data_directory(line.program);
         return command_functions().at(command.name)(line,
                                                     names_own_data(line) ? data.with_own(line.text("data")) : data);
