@@ -57,6 +57,9 @@ TEST_CASE("Python explains, plans, prices, sweeps and searches capacities") {
 TEST_CASE("Python runs many scenarios beside each other") {
     run_python_test("many_runs");
 }
+TEST_CASE("A scheduler and a router written in Python decide in the caller's process") {
+    run_python_test("own_policies");
+}
 TEST_CASE("Ctrl-C ends a run in Python within 100 ms") {
     run_python_test("interrupts");
 }

@@ -65,6 +65,55 @@ def scenario_forms():
     raised(TypeError, lambda: orrery.run(7))
 
 
+def own_policies():
+    """Policies given as classes or objects decide for the run, which equals that with the built-in; their exceptions are its cause."""
+    scenario = {
+        "orrery": 1,
+        "kind": "serving",
+        "cluster": {"nodes": 1, "node": "dgx-h100"},
+        "model": "llama-3-8b",
+        "engine": {"replicas": 2, "scheduler": {"kind": "chunked-prefill", "token_budget": 512}, "kv": {"blocks": 300}},
+        "requests": {"rate": 30, "count": 60, "sessions": 5, "prompt": 500, "output": 40},
+    }
+
+    class Mine:
+        def __init__(self):
+            self.plans = 0
+
+        def plan(self, engine, plan):
+            self.plans += 1
+            assert engine.block_tokens == 16 and engine.token_budget == 512 and 0 <= engine.free_blocks <= engine.blocks == 300
+            for one in engine.running:
+                assert one.blocks * 16 >= one.computed and one.remaining >= 1
+                plan.run(one.request, when_full="preempt")
+            for one in engine.waiting[: engine.places]:
+                plan.run(one.request)
+
+    class RoundRobin:
+        def __init__(self, parameters):
+            self.next = -1
+
+        def choose(self, replicas, request):
+            self.next = (self.next + 1) % len(replicas)
+            return self.next
+
+    built_in = orrery.run(scenario)
+    mine = Mine()
+    assert orrery.run(scenario, policies={"scheduler": mine, "router": RoundRobin}).metrics == built_in.metrics
+    assert mine.plans > 60
+    assert orrery.run(scenario, policies={"scheduler": Mine}, timeout=60).metrics == built_in.metrics
+
+    class Wrong:
+        def plan(self, engine, plan):
+            raise LookupError("no such thing")
+
+    error = raised(orrery.InputError, lambda: orrery.run(scenario, policies={"scheduler": Wrong}))
+    assert isinstance(error.__cause__, LookupError) and "no such thing" in str(error), error
+    invalid = {**scenario, "engine": {"replicas": -1}}
+    assert raised(orrery.InputError, lambda: orrery.run(invalid, policies={"scheduler": Mine})).__cause__ is None
+    raised(TypeError, lambda: orrery.run(scenario, policies={"schedulers": Mine}))
+
+
 def errors():
     """Errors have their code, exit code and places; a failed expectation is no error."""
     error = raised(orrery.InputError, lambda: orrery.run("orrery: 1\nkind: colective\n"))

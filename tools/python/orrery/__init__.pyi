@@ -60,7 +60,12 @@ class Plans(dict[str, Any]):
     def frame(self) -> pandas.DataFrame: ...
 
 def run(
-    scenario: ScenarioLike, set: Optional[Overrides] = None, *, timeout: Optional[float] = None, **options: Any
+    scenario: ScenarioLike,
+    set: Optional[Overrides] = None,
+    *,
+    policies: Optional[Mapping[str, Any]] = None,
+    timeout: Optional[float] = None,
+    **options: Any,
 ) -> Summary: ...
 @overload
 def run_many(

@@ -112,14 +112,48 @@ def _scenario_call(command, scenario, set, options, timeout, stop=None, fine=(0,
     return _call([command, *_overrides(set), *_options(options), *last], text, timeout, stop, fine)
 
 
-def run(scenario, set=None, *, timeout=None, **options):
+def run(scenario, set=None, *, policies=None, timeout=None, **options):
     """Simulates a scenario; returns its Summary.
 
-    set: overrides, {"plan.tensor": 4} or ["plan.tensor=4"]. options: those of `orrery run`, such as seed=2,
-    trace="timeline.json", report="report.html", requests="requests.csv", data="folder of presets". timeout: seconds.
+    set: overrides, {"plan.tensor": 4} or ["plan.tensor=4"]. policies: {"scheduler": ..., "router": ...}, a class or an object of
+    your own for each (see orrery.policy), which decides in this process in place of the scenario's. options: those of `orrery run`,
+    such as seed=2, trace="timeline.json", report="report.html", requests="requests.csv", data="folder of presets". timeout: seconds.
     Raises Error. A scenario whose expectations fail is no error: see Summary.passed.
     """
+    if policies:
+        return _run_with(policies, scenario, set, timeout, options)
     return _run(scenario, set, timeout, None, options)
+
+
+def _run_with(policies, scenario, set, timeout, options):
+    import tempfile
+    import threading
+
+    from . import policy
+
+    host = policy.Host(**policies)
+    # What the scheduler is told beside, such as its token budget, stays.
+    given = {"engine.router": json.dumps({"kind": "outside", "from": "socket"})} if "router" in policies else {}
+    if "scheduler" in policies:
+        given |= {"engine.scheduler.kind": "outside", "engine.scheduler.from": "socket"}
+    with tempfile.TemporaryDirectory(prefix="orrery-") as folder:
+        path = os.path.join(folder, "clock")
+        over = threading.Event()
+        decider = threading.Thread(target=host.meet, args=(path, over), daemon=True)
+        decider.start()
+        try:
+            words = {**options, "socket": path, "json": "-"}
+            sets = [*_overrides(set), *(f"--set={key}={value}" for key, value in given.items())]
+            last, text = _given(scenario)
+            ended = _call(["serve-clock", *sets, *_options(words), *last], text, timeout, None, (0, 1))
+        except Error as error:
+            if host.failure is not None:
+                raise error from host.failure
+            raise
+        finally:
+            over.set()
+            decider.join()
+    return Summary(json.loads(ended.text))
 
 
 def _run(scenario, set, timeout, stop, options):
