@@ -12,6 +12,7 @@ foreach(folder
   install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_DATADIR}/orrery/${parent}
           PATTERN CMakeLists.txt EXCLUDE)
 endforeach()
+install(DIRECTORY include/orrery DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY schemas DESTINATION ${CMAKE_INSTALL_DATADIR}/orrery)
 install(FILES ${CMAKE_BINARY_DIR}/orrery.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES ${CMAKE_BINARY_DIR}/orrery.5 DESTINATION ${CMAKE_INSTALL_MANDIR}/man5)
