@@ -176,7 +176,7 @@ TEST_CASE("plan: its tables fit the width that COLUMNS gives, and --all or a pip
         CHECK(text.find("micro-batch") != std::string::npos);
     }
     const std::string narrow = shell_command("COLUMNS=72 " + command).text;
-    CHECK_MESSAGE(narrow.find("not shown: where its time goes") != std::string::npos, narrow);
+    CHECK_MESSAGE(narrow.find("not shown: MFU, tokens/s, where its time goes") != std::string::npos, narrow);
     CHECK(narrow.find("--all") != std::string::npos);
     CHECK(shell_command("COLUMNS=72 " + command + " --all").text == whole);
 }
@@ -201,6 +201,45 @@ TEST_CASE("plan: the program prints best, reasons and front, the same on one or 
                                             "orrery: 1\nkind: network\ncluster: {hosts: 16, fabric: {link: 1 "
                                             "Gbps}}\ntraffic: {pattern: ring, size: 1 MB}\n");
     CHECK(orrery_command("plan " + network).text.find("for training and serving scenarios") != std::string::npos);
+}
+
+TEST_CASE(
+    "plan: --output writes the scenario with the best plan and the user's own values, and the last line keeps those") {
+    const Folder folder;
+    const std::string file = folder.file("scenario.yaml", kPlanned);
+    const std::string best = folder.file("best.yaml");
+    const std::string search = fmt::format("plan {} --simulate 3 --set model.layers=12 --set plan.tensor=4", file);
+    const Outcome written = orrery_command(fmt::format("{} -o {} --json {}", search, best, folder.file("plans.json")));
+    REQUIRE_MESSAGE(written.code == 0, written.text);
+    CHECK(written.text.find("To run the best: orrery run " + best) != std::string::npos);
+    const auto plan = nlohmann::json::parse(read(folder.file("plans.json")))["plans"][0];
+    const auto run = nlohmann::json::parse(orrery_command("run " + best + " --quiet --json -").text)["metrics"];
+    for (const char* metric : {"iteration_time_s", "mfu", "tokens_per_s"}) {
+        CHECK(run[metric]["value"].get<double>() == doctest::Approx(plan[metric].get<double>()).epsilon(1e-9));
+    }
+    CHECK(read(best).find("layers: 12") != std::string::npos);
+    // What the search chose goes before the user's value of it.
+    const std::string words = orrery_command(search).text;
+    CHECK_MESSAGE((words.find(" --set model.layers=12 ") != std::string::npos &&
+                   words.find(" --set plan.tensor=4 --set plan.tensor") == std::string::npos),
+                  words);
+    CHECK(orrery_command(search + " -o - --quiet").text.find("layers: 12") != std::string::npos);
+    const Outcome piped = shell_command(orrery_program() + " plan - -o " + folder.file("piped.yaml") + " < " + file);
+    CHECK_MESSAGE((piped.code == 2 && piped.text.find("must be a file") != std::string::npos), piped.text);
+    CHECK(orrery_command(search + " -o " + file).code == 2);  // the input stays
+}
+
+TEST_CASE("plan: of a serving scenario with split phases --output takes them out where one pool is best") {
+    const Folder folder;
+    const std::string file =
+        folder.file("scenario.yaml",
+                    "orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\nmodel: llama-3-8b\n"
+                    "engine: {prefill: {tensor: 4}, decode: {tensor: 4}}\n"
+                    "requests: {rate: 20, count: 200, prompt: 500, output: 100}\nslo: {ttft: 1 s, tbt: 50 ms}\n");
+    const std::string best = folder.file("best.yaml");
+    const Outcome written = orrery_command(fmt::format("plan {} --simulate 2 -o {}", file, best));
+    REQUIRE_MESSAGE(written.code == 0, written.text);
+    CHECK_MESSAGE(orrery_command("run " + best + " --dry-run").code == 0, read(best));
 }
 
 TEST_CASE("plan: states go to the fastest memory of the node that has room for them") {

@@ -209,6 +209,8 @@ class PlanWorker {
                 run_scenario(scenario_with(base_, space_.nodes(index), space_.plan(index)), models_, {});
             return {{"seconds", out.summary.find("iteration_time_s")->value},
                     {"memory", out.summary.find("memory_per_gpu_gib")->value},
+                    {"mfu", out.summary.find("mfu")->value},
+                    {"tokens_per_s", out.summary.find("tokens_per_s")->value},
                     {"breakdown", out.summary.breakdown}};
         } catch (const InfeasibleError& error) {
             return {{"infeasible", error.what()}};
@@ -453,6 +455,8 @@ class PlanSearcher {
                 row.simulated = true;
                 row.iteration_s = answer["seconds"];
                 row.memory_gib = answer["memory"];
+                row.mfu = answer["mfu"];
+                row.tokens_per_s = answer["tokens_per_s"];
                 if (options_.found && row.iteration_s < best_s_) {
                     options_.found(fmt::format("best so far {:.4g} s with {}", row.iteration_s,
                                                describe_plan(space_.plan(row.place))));

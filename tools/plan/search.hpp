@@ -33,6 +33,8 @@ struct PlanFigures {
     double memory_gib = 0;  ///< a GPU, of the fullest stage
     bool simulated = false;
     double iteration_s = 0;                                 ///< simulated; else the estimate
+    double mfu = 0;                                         ///< simulated
+    double tokens_per_s = 0;                                ///< simulated
     double gpu_hours = 0;                                   ///< per 10^9 tokens
     std::vector<std::pair<std::string, double>> breakdown;  ///< s, of simulated plans
 };

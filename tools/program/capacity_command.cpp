@@ -2,6 +2,7 @@
 
 #include "tools/driver/kinds/serving.hpp"
 #include "tools/plan/serving_search.hpp"
+#include "tools/program/best_scenario.hpp"
 #include "tools/program/outputs.hpp"
 #include "tools/report/page.hpp"
 #include "tools/sweep/worker_pool.hpp"
@@ -187,7 +188,16 @@ int plan_serving(const CommandLine& line, const Scenario& scenario, const DataDi
         }
         write_output(line, "json", out.dump(1) + "\n");
     }
-    if (line.quiet() || line.text("json") == "-") {
+    const RankedServing& best = search.ranked.front();
+    std::vector<std::string> without;
+    if (scenario.as<ServingKind>().engine.split && !best.engine.split) {
+        without = {"engine.prefill", "engine.decode"};
+    }
+    if (line.has("output")) {
+        write_best_scenario(line, data, without, assignments_of(best.engine),
+                            fmt::format("{} with the best of {} arrangements.", line.arguments[0], search.listed));
+    }
+    if (line.quiet() || line.text("json") == "-" || line.text("output") == "-") {
         return 0;
     }
     say("{} plans: {} do not divide, {} do not fit into memory, {} miss the limits at any rate; {} are ranked by the "
@@ -195,7 +205,6 @@ int plan_serving(const CommandLine& line, const Scenario& scenario, const DataDi
         "which {}\n",
         search.listed, search.do_not_divide, search.do_not_fit, search.miss_limits, search.ranked.size(),
         rule(options.capacity));
-    const RankedServing& best = search.ranked.front();
     const std::vector<std::string> header = {"rank", "requests/s",        "",         "a GPU",          "ttft",
                                              "tbt",  "USD / 10^6 tokens", "replicas", "gives out first"};
     std::vector<std::vector<std::string>> rows;
@@ -222,16 +231,13 @@ int plan_serving(const CommandLine& line, const Scenario& scenario, const DataDi
             "too\n",
             higher, options.simulate + static_cast<std::size_t>(higher));
     }
-    std::string sets;
-    for (const std::string& assignment : assignments_of(best.engine)) {
-        sets += " --set " + assignment;
+    if (line.has("output")) {
+        say("\nTo run the best: orrery run {}\n", line.text("output"));
+        return 0;
     }
-    if (scenario.as<ServingKind>().engine.split && !best.engine.split) {
-        say("\nTo run the best, take 'prefill' and 'decode' out of the scenario's engine; then");
-    } else {
-        say("\nTo run the best:");
-    }
-    say(" orrery run {}{}\n", line.arguments[0], sets);
+    say("\nTo run the best{} orrery run {}{}\n",
+        without.empty() ? ":" : ", take 'prefill' and 'decode' out of the scenario's engine; then", line.arguments[0],
+        set_words(line, assignments_of(best.engine)));
     return 0;
 }
 

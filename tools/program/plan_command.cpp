@@ -3,6 +3,7 @@
 #include "tools/driver/kind.hpp"
 #include "tools/driver/kinds/serving.hpp"
 #include "tools/plan/search.hpp"
+#include "tools/program/best_scenario.hpp"
 #include "tools/program/capacity_command.hpp"
 #include "tools/program/commands.hpp"
 #include "tools/program/outputs.hpp"
@@ -60,6 +61,8 @@ std::string plan_json(const PlanSearch& search, const Scenario& scenario, double
             row["cost_per_billion_tokens"] = rounded(plan.gpu_hours * price);
         }
         if (plan.simulated) {
+            row["mfu"] = rounded(plan.mfu);
+            row["tokens_per_s"] = rounded(plan.tokens_per_s);
             row["reason"] = plan.reason;
         }
         text += (&plan == &search.ranked.front() ? "\n  " : ",\n  ") + indented(row.dump(1), 2);
@@ -94,10 +97,24 @@ void print_recovery(const Terminal& terminal, const std::vector<RecoveryChoice>&
     terminal.table({"checkpoint every", "standbys", "goodput", "per machine"}, rows);
 }
 
+std::vector<std::string> best_assignments(const PlanSearch& search) {
+    std::vector<std::string> out = assignments_of(search.ranked.front());
+    if (!search.recovery.empty()) {
+        const RecoveryChoice& choice = search.recovery.front();
+        out.emplace_back("faults.checkpoint.interval.kind=fixed");
+        out.push_back(fmt::format("faults.checkpoint.interval.every={:.6g} s", choice.interval_s));
+        out.push_back(fmt::format("faults.recovery.standbys={}", choice.standbys));
+    }
+    return out;
+}
+
 std::vector<std::string> row_of(const RankedPlan& plan, std::size_t rank, const RankedPlan& best, double price,
                                 bool with_nodes) {
-    std::vector<std::string> row = {std::to_string(rank), fmt::format("{:.4g} s", plan.iteration_s),
+    std::vector<std::string> row = {std::to_string(rank),
+                                    fmt::format("{:.4g} s", plan.iteration_s),
                                     fmt::format("{:+.1f} %", 100 * (plan.iteration_s / best.iteration_s - 1)),
+                                    fmt::format("{:.1f} %", 100 * plan.mfu),
+                                    fmt::format("{:.4g}k", 1e-3 * plan.tokens_per_s),
                                     fmt::format("{:.1f} GiB", plan.memory_gib)};
     if (with_nodes || price > 0) {
         row.push_back(price > 0 ? fmt::format("{:.5g}", plan.gpu_hours * price)
@@ -114,6 +131,7 @@ int command_plan(const CommandLine& line, const DataDirectory& data) {
     const Terminal terminal = line.terminal();
     const Scenario scenario = load_scenario(line.arguments[0], line.overrides(), data);
     check_outputs(line, files_of(scenario));
+    check_best_scenario(line, files_of(scenario));
     if (scenario.find<ServingKind>() != nullptr) {
         return plan_serving(line, scenario, data);
     }
@@ -159,7 +177,13 @@ int command_plan(const CommandLine& line, const DataDirectory& data) {
     if (line.has("json")) {
         write_output(line, "json", plan_json(search, scenario, price));
     }
-    if (line.quiet() || line.text("json") == "-") {
+    if (line.has("output")) {
+        write_best_scenario(
+            line, data, {}, best_assignments(search),
+            fmt::format("{} with the best of {} plans: {}, {:.4g} s an iteration.", line.arguments[0], search.listed,
+                        describe_plan(search.ranked.front().plan), search.ranked.front().iteration_s));
+    }
+    if (line.quiet() || line.text("json") == "-" || line.text("output") == "-") {
         return 0;
     }
     const auto simulated = static_cast<std::size_t>(
@@ -173,7 +197,7 @@ int command_plan(const CommandLine& line, const DataDirectory& data) {
         search.moved > 0 ? fmt::format(", {} of them once more, faster with layers moved between stages", search.moved)
                          : std::string());
     const bool with_nodes = options.nodes.size() > 1;
-    std::vector<std::string> header = {"rank", "iteration", "", "memory"};
+    std::vector<std::string> header = {"rank", "iteration", "", "MFU", "tokens/s", "memory"};
     if (with_nodes || price > 0) {
         header.emplace_back(price > 0 ? "cost / 10^9 tokens" : "GPU hours / 10^9 tokens");
     }
@@ -186,6 +210,8 @@ int command_plan(const CommandLine& line, const DataDirectory& data) {
     std::vector<ColumnFit> fit(header.size());
     fit[fit.size() - 2].wraps = true;
     fit.back() = {1, true};
+    fit[4] = {2};  // tokens per second and MFU say what the time says
+    fit[3] = {3};
     terminal.heading("best plans, simulated");
     terminal.fitted_table(header, rows, fit, line.has("all"));
     rows.clear();
@@ -203,17 +229,8 @@ int command_plan(const CommandLine& line, const DataDirectory& data) {
             "{:.1f} %.\n",
             search.ranked[simulated].estimate_s, 100 * search.worst_error);
     }
-    std::string sets;
-    for (const std::string& assignment : assignments_of(best)) {
-        sets += assignment.find(' ') == std::string::npos ? " --set " + assignment : " --set '" + assignment + "'";
-    }
-    if (!search.recovery.empty()) {
-        sets += fmt::format(
-            " --set faults.checkpoint.interval.kind=fixed --set 'faults.checkpoint.interval.every={:.6g} s' "
-            "--set faults.recovery.standbys={}",
-            search.recovery.front().interval_s, search.recovery.front().standbys);
-    }
-    say("\nTo run the best: orrery run {}{}\n", line.arguments[0], sets);
+    say("\nTo run the best: orrery run {}\n",
+        line.has("output") ? line.text("output") : line.arguments[0] + set_words(line, best_assignments(search)));
     return 0;
 }
 
