@@ -33,6 +33,7 @@ enum class ErrorCode : std::uint16_t {
     malformed_trace = 213,
     command_line = 214,
     no_effect = 215,
+    outside_policy = 216,
     infeasible = 300,  ///< a valid scenario that cannot run, for a reason that has no code of its own
     out_of_memory = 301,
     does_not_divide = 302,

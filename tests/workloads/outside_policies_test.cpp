@@ -169,6 +169,7 @@ TEST_CASE("code is loaded only when the command line allows it") {
         const Outcome outcome =
             outcome_of(folder, service("kind: outside, from: " + folder.file(from, "?"), kCases[0].engine));
         CHECK((outcome.code == 2 && outcome.text.find("--allow-policies") != std::string::npos));
+        CHECK(outcome.text.find("[E216]") != std::string::npos);
     }
     const Outcome missing =
         outcome_of(folder, service("kind: outside, from: none.py", kCases[0].engine), "--allow-policies");

@@ -73,6 +73,12 @@ const std::vector<ErrorRow>& error_table() {
          "A key is given and changes nothing, because the choice that it belongs to was not made. The message says "
          "what "
          "it needs: make that choice, or leave the key out."},
+        {ErrorCode::outside_policy, "policy from outside",
+         "A policy of your own (kind: outside) cannot be loaded, has ended, took too long, or gave an order that "
+         "cannot be "
+         "carried out. The message names the policy and, of an order, the request, the replica and the time. Code is "
+         "loaded "
+         "only with --allow-policies."},
         {ErrorCode::infeasible, "infeasible",
          "The scenario says what it means, and cannot be run. The message says why."},
         {ErrorCode::out_of_memory, "out of memory",

@@ -47,7 +47,7 @@ bool wait_for(int socket, short events, Clock::time_point end) {
 }  // namespace
 
 void policy_failed(const std::string& name, const std::string& problem) {
-    throw ConfigError(fmt::format("policy '{}': {}", name, problem), ErrorCode::contradiction);
+    throw ConfigError(fmt::format("policy '{}': {}", name, problem), ErrorCode::outside_policy);
 }
 
 Connection::Connection(int socket, pid_t child, std::string name, double timeout)
