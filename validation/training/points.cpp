@@ -84,9 +84,11 @@ class PointReader {
         if (out.measured <= 0) {
             throw ConfigError({measured.mark.error("measured: a run takes longer than nothing")});
         }
-        if (const YamlNode* memory = node.find("memory");
-            memory != nullptr && !parse_quantity(memory->scalar, Dimension::bytes, out.memory, problem)) {
-            throw ConfigError({memory->mark.error("memory: " + problem)});
+        for (const auto& [key, bytes] : {std::pair{"memory", &out.memory}, {"reserved", &out.reserved}}) {
+            if (const YamlNode* value = node.find(key);
+                value != nullptr && !parse_quantity(value->scalar, Dimension::bytes, *bytes, problem)) {
+                throw ConfigError({value->mark.error(fmt::format("{}: {}", key, problem))});
+            }
         }
         const YamlNode* unknown = node.find("unknown");
         for (const YamlNode& variant : expand(need(node, "scenario", YamlNode::Kind::map), unknown)) {

@@ -7,6 +7,7 @@
 //     - id: NAME
 //       measured: 5.92 s
 //       memory: 16.4 GB     peak that the framework allocated on the fullest GPU; may be left out
+//       reserved: 77 GiB    peak that its caching allocator reserved there; may be left out
 //       unknown: {plan.recompute: [none, full]}   what the source leaves open: such a point has a range and no score
 //       scenario: {...}                           of kind training
 // Scored points at even positions of their file (first, third, ...) are the declared half that constants are fitted on.
@@ -28,7 +29,8 @@ struct TrainingPoint {
     std::string hardware;
     std::string family;   ///< model and size: plans of one family compete
     double measured = 0;  ///< s
-    double memory = 0;    ///< B, measured; 0: not known
+    double memory = 0;    ///< B allocated, measured; 0: not known
+    double reserved = 0;  ///< B reserved, measured; 0: not known
     bool fitted_half = false;
     std::vector<Scenario> variants;  ///< one, or what the source leaves open
     // Results of predict():
