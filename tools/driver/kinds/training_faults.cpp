@@ -127,8 +127,10 @@ class TrainingJob final : public JobModel {
         CheckpointSetting out;
         out.bytes = checkpoint_bytes(scenario_);
         if (training_.plan.has<AdapterPlan>()) {
-            out.frozen = frozen_bytes(training_.model, training_.plan.feature<AdapterPlan>(),
-                                      static_cast<double>(training_.model.layers), tables_of(scenario_));
+            PlanSpec whole = training_.plan;
+            whole.tensor = whole.experts.expert = whole.experts.tensor = 1;
+            out.frozen = frozen_bytes(training_.model, whole, mix_of(training_.model, 0, training_.model.layers),
+                                      tables_of(scenario_));
         }
         // A frozen encoder is not written again, and read where a node starts.
         out.frozen += 2 * (training_.model.encoder_parameters() - training_.model.trained_encoder_parameters());

@@ -103,8 +103,10 @@ void AdapterPlan::describe(Fields& fields) {
     fields.text(
         {"modules", "products with an adapter, by commas: query, key, value or qkv, output; gate, up or gate_up, down"},
         modules);
-    fields.enumeration({"base", "format of the frozen weights of layers; nf4: 4 bits with double quantisation"},
-                       {"16-bit", "fp8", "nf4"}, base);
+    fields.enumeration(
+        {"base",
+         "format of the frozen weights of layers; nf4: 4 bits with double quantisation; gptq: 4 bits in groups of 128"},
+        {"16-bit", "fp8", "nf4", "gptq"}, base);
 }
 
 void AdapterPlan::check(const ModelSpec& model, const PlanSpec& plan, PlanProblems& out) const {
@@ -113,14 +115,18 @@ void AdapterPlan::check(const ModelSpec& model, const PlanSpec& plan, PlanProble
     }
     out.refuse(base != BaseWeights::whole && plan.precision == Precision::fp4,
                "adapters.base of fewer bits with precision: fp4 is not modelled");
-    out.refuse(base == BaseWeights::nf4 && plan.precision == Precision::fp8,
-               "adapters.base: nf4 is widened to 16 bits before products: precision: bf16 or fp16");
+    out.refuse((base == BaseWeights::nf4 || base == BaseWeights::gptq) && plan.precision == Precision::fp8,
+               "adapters.base of 4 bits is widened to 16 bits before products: precision: bf16 or fp16");
+    const bool in_experts = !adapters_of(model, plan, LayerProduct::ffn_in).empty() ||
+                            !adapters_of(model, plan, LayerProduct::ffn_out).empty();
+    out.refuse(model.experts.count > 0 && in_experts,
+               "adapters.modules of a model with experts: adapters of experts are not modelled, but query, key, value, "
+               "qkv and output");
 }
 
 std::optional<RankWeights> AdapterPlan::own_weights(const ModelSpec& model, const PlanSpec& plan,
                                                     const LayerMix& layers, double tables) const {
-    return RankWeights{layers.total() * adapter_weights(model, plan).all, 0,
-                       frozen_bytes(model, *this, layers.total(), tables) / static_cast<double>(plan.tensor)};
+    return RankWeights{layers.total() * adapter_weights(model, plan).all, 0, frozen_bytes(model, plan, layers, tables)};
 }
 
 std::vector<AdapterShape> adapters_of(const ModelSpec& model, const PlanSpec& plan, LayerProduct product) {
@@ -163,18 +169,40 @@ double trained_parameters(const ModelSpec& model, const PlanSpec& plan) {
 
 double base_bytes(const AdapterPlan& adapters) {
     constexpr double kNf4 = (4 + 8.0 / 64 + 32.0 / (64 * 256)) / 8;
-    return adapters.base == BaseWeights::nf4 ? kNf4 : adapters.base == BaseWeights::fp8 ? 1 : 2;
+    constexpr double kGptq = (4 + (16.0 + 4) / 128) / 8;
+    switch (adapters.base) {
+        case BaseWeights::nf4:
+            return kNf4;
+        case BaseWeights::gptq:
+            return kGptq;
+        case BaseWeights::fp8:
+            return 1;
+        default:
+            return 2;
+    }
 }
 
-double frozen_bytes(const ModelSpec& model, const AdapterPlan& adapters, double layers, double tables) {
+double frozen_bytes(const ModelSpec& model, const PlanSpec& plan, const LayerMix& layers, double tables) {
     const double norms = 4 * hidden(model);
-    return layers * (base_bytes(adapters) * (model.layer_parameters() - norms) + 2 * norms) +
-           2 * tables * model.embedding_parameters();
+    const double base = base_bytes(plan.feature<AdapterPlan>());
+    const double beside = model.attention_parameters() + model.unrouted_parameters();
+    const double routed =
+        model.routed_parameters() / static_cast<double>(plan.experts.expert * plan.expert_tensor());  // on a rank
+    return (layers.dense * base * (model.layer_parameters() - norms) + layers.experts * base * beside +
+            2 * norms * layers.total() + 2 * tables * model.embedding_parameters()) /
+               static_cast<double>(plan.tensor) +
+           layers.experts * base * routed;
 }
 
 std::optional<double> AdapterPlan::flops_per_token(const ModelSpec& model, const PlanSpec& plan) const {
-    const double frozen = static_cast<double>(model.layers) * (model.layer_parameters() - 4 * hidden(model)) +
-                          model.embedding_parameters();
+    double frozen = model.embedding_parameters();
+    for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+        const ExpertsSpec& experts = model.experts;
+        frozen += model.kind_of(layer).experts ? model.attention_parameters() + model.unrouted_parameters() +
+                                                     model.routed_parameters() * static_cast<double>(experts.topk) /
+                                                         static_cast<double>(experts.count)
+                                               : model.layer_parameters() - 4 * hidden(model);
+    }
     return model.flops_per_token() - 2 * frozen + 6 * trained_parameters(model, plan);
 }
 

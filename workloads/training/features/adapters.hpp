@@ -6,9 +6,9 @@
 // the input and no gradient of the weight, and keeps its input only where an adapter needs it. A and B are products of their own in 16
 // bits, and their output is added by a kernel. Where tensor parallelism cuts W's outputs, B is cut and each rank has A whole, where it
 // cuts W's inputs, A is cut and each rank has B whole: partial sums join those of W, and ranks sum the gradients of what all have
-// once a step. Frozen weights of layers may be held in 8 bits (fp8) or 4 (NF4 with double quantisation): they are gathered as they
+// once a step. Frozen weights of layers may be held in 8 bits (fp8) or 4 (NF4 with double quantisation; GPTQ in groups of 128): they are gathered as they
 // are held, and widened in memory before each product in 16 bits. Tables and norms stay in 16 bits.
-// Scope: dense models with plain attention. Limits: no dropout before an adapter; the gradient of the first layer's input is
+// Scope: models with plain attention; experts stay frozen and have no adapters. Limits: no dropout before an adapter; the gradient of the first layer's input is
 // computed though nothing needs it, as with recomputation.
 // Sources: Hu et al., "LoRA", arXiv:2106.09685, section 4; Dettmers et al., "QLoRA", arXiv:2305.14314, sections 2 and 3 (NF4 in
 // blocks of 64 with 8-bit scales, which have a 32-bit scale per 256: 4.127 bits a weight).
@@ -23,7 +23,7 @@
 namespace orrery::training {
 
 /// How frozen weights of layers are held.
-enum class BaseWeights { whole, fp8, nf4 };
+enum class BaseWeights { whole, fp8, nf4, gptq };
 
 struct AdapterPlan final : FeatureOf<AdapterPlan> {
     std::int64_t rank = 16;
@@ -59,7 +59,7 @@ struct AdapterWeights {
 
 /// B of a frozen weight of a layer's products.
 [[nodiscard]] double base_bytes(const AdapterPlan& adapters);
-/// B of the frozen weights of so many layers and tables, on all tensor-parallel ranks together.
-[[nodiscard]] double frozen_bytes(const ModelSpec& model, const AdapterPlan& adapters, double layers, double tables);
+/// B of the frozen weights of so many layers and tables on a rank.
+[[nodiscard]] double frozen_bytes(const ModelSpec& model, const PlanSpec& plan, const LayerMix& layers, double tables);
 
 }  // namespace orrery::training

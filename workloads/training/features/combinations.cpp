@@ -49,7 +49,7 @@ const std::vector<Row>& rows() {
         {"sharding", {"adapters"}, "use zero: 3, with shard where nodes gather alone"},
         {"outer", {"adapters", "experts", "both-ways"}},
         {"compression", {"adapters", "experts", "both-ways"}},
-        {"adapters", {"experts", "latent", "pattern", "encoder"}},
+        {"adapters", {"latent", "pattern", "encoder"}},
         {"documents", {"pattern", "encoder", "both-ways"}},
         {"host_checkpoints", {"offload", "zeroth_order", "encoder"}},
     };

@@ -37,10 +37,12 @@ PassCost::Block PassCost::expert_products() const {
     const double used = std::min(held, std::max(1.0, rows));
     const double width = static_cast<double>(experts.ffn) / static_cast<double>(plan_.expert_tensor());
     const bool fused = software_.fused_activation_casts;
-    return {{{product(rows / used, width * (model_.gated ? 2 : 1), h), false, fused, used}},
-            {{product(rows / used, h, width), fused, false, used}},
-            {},
-            {}};
+    Block out = {{{product(rows / used, width * (model_.gated ? 2 : 1), h), false, fused, used}},
+                 {{product(rows / used, h, width), fused, false, used}},
+                 {},
+                 {}};
+    add_adapters(out, LayerProduct::ffn_in, LayerProduct::ffn_out);
+    return out;
 }
 
 double PassCost::expert_activation_bytes(bool backward) const {
@@ -207,7 +209,7 @@ void PassCost::write_expert_backward(Writer& out, Part part) const {
     const Product in = part_of_rows(products.in[0], share);
     const Product last = part_of_rows(products.out[0], share);
     const bool input = part != Part::weights;
-    const bool weights = part != Part::input;
+    const bool weights = part != Part::input && !frozen();
     const bool elsewhere = plan_.experts.overlap == ExpertOverlap::batches;
     const bool beside = plan_.experts.overlap == ExpertOverlap::shared;
     out.capture(false);
