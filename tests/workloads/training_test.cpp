@@ -375,7 +375,7 @@ software: {}
     const double wide = activations("", "", "megatron-core-2024");
     CHECK(wide == doctest::Approx(sbh * (8 + 24)));
     CHECK(wide - activations(", precision: fp8", "", "megatron-core-2024") == doctest::Approx(sbh * (2 + 1 + 4)));
-    CHECK(wide == activations(", precision: fp8", "", "pytorch-fsdp2"));  // torchao keeps what it cast, in 16 bits
+    CHECK(wide == activations(", precision: fp8", "", "pytorch-fsdp"));  // what it cast is kept, in 16 bits
     CHECK(wide - activations("", "kv_heads: 8, ", "megatron-core-2024") == doctest::Approx(sbh * 4 * 0.75));
 }
 

@@ -107,6 +107,10 @@ void AdapterPlan::describe(Fields& fields) {
         {"base",
          "format of the frozen weights of layers; nf4: 4 bits with double quantisation; gptq: 4 bits in groups of 128"},
         {"16-bit", "fp8", "nf4", "gptq"}, base);
+    fields.boolean({"wide_inputs",
+                    "inputs of layers are kept in 32 bits (PEFT's prepare_model_for_kbit_training widens norms and "
+                    "tables)"},
+                   wide_inputs);
 }
 
 void AdapterPlan::check(const ModelSpec& model, const PlanSpec& plan, PlanProblems& out) const {

@@ -29,6 +29,7 @@ struct AdapterPlan final : FeatureOf<AdapterPlan> {
     std::int64_t rank = 16;
     std::string modules = "query, key, value, output";  ///< products with an adapter, by commas
     BaseWeights base = BaseWeights::whole;
+    bool wide_inputs = false;  ///< inputs of layers are kept in 32 bits
 
     void describe(Fields& fields) override;
     void check(const ModelSpec& model, const PlanSpec& plan, PlanProblems& out) const override;

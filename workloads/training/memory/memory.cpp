@@ -1,7 +1,9 @@
 #include "workloads/training/memory/memory.hpp"
 
+#include "workloads/training/features/adapters.hpp"
 #include "workloads/training/features/sharding.hpp"
 #include "workloads/training/memory/layer_bytes.hpp"
+#include "workloads/training/memory/moments.hpp"
 #include "workloads/training/plan/encoder.hpp"
 
 #include <algorithm>
@@ -20,10 +22,25 @@ double logit_bytes(LossKernels kernels) {
         case LossKernels::online:
             return 2 + 2;
         case LossKernels::fused:
+        case LossKernels::chunked:
             return 2;
         default:
             return 2 + 4;
     }
+}
+
+// Bytes that the output layer and the loss hold per token at their peak, on all tensor-parallel ranks together.
+double loss_bytes(const ModelSpec& model, const PlanSpec& plan, const SoftwareSpec& software) {
+    const LossKernels kernels = loss_kernels(plan, software);
+    const auto vocabulary = static_cast<double>(model.vocabulary);
+    if (kernels == LossKernels::chunked) {
+        return 6 * static_cast<double>(std::min(model.hidden, model.vocabulary));
+    }
+    // Logits in 32 bits and a copy of them one token further, over which a fused loss writes its gradients; else beside them the logits in
+    // 16 bits and what the softmax makes.
+    const double wide = kernels == LossKernels::fused ? 4 + 4 : 2 + 4 + 4 + 4;
+    const bool widens = kernels == LossKernels::separate || kernels == LossKernels::fused;
+    return vocabulary * (widens && software.allocation.wide_logits ? wide : logit_bytes(kernels));
 }
 
 // One layer of the kind with the most weights among them.
@@ -68,18 +85,21 @@ MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const Software
         return held.dense / static_cast<double>(ranks) + held.experts / (experts ? expert_group : 1);
     };
     MemoryUse use;
-    use.weights = 2 * divided(degrees.weights, plan.zero >= 3) + held.frozen / static_cast<double>(degrees.weights);
+    const StateBytes types = state_bytes(plan, software);
+    use.weights =
+        types.weight * divided(degrees.weights, plan.zero >= 3) + held.frozen / static_cast<double>(degrees.weights);
     if (degrees.secondary > 0) {
         use.weights += 2 * held.dense / static_cast<double>(degrees.secondary);
     }
     // Gradients that add up over micro-batches or that are reduced in fp32 take 4 bytes; those of 16 bits may stay beside them.
-    const bool wide = plan.gradient_precision == Precision::fp32;
+    const bool wide = types.gradient > 2 || (types.states > 4 && plan.gradient_precision == Precision::fp32);
     const bool both = wide && software.keeps_gradients && !software.fused_gradient_accumulation;
     const double gradient = (wide ? 4 : 2) + (both ? 2 : 0);
     use.gradients = gradient * divided(degrees.gradients, plan.zero >= 2);
-    use.optimizer = 12 * held.dense / static_cast<double>(degrees.optimizer) +
-                    12 * held.experts / (plan.zero >= 1 ? expert_group : 1);
-    if (plan.zero >= 3) {
+    use.optimizer = types.states * (held.dense / static_cast<double>(degrees.optimizer) +
+                                    held.experts / (plan.zero >= 1 ? expert_group : 1));
+    const bool moments = software.allocation.moments;
+    if (plan.zero >= 3 && !moments) {
         const LayerMix one = largest_of(model, layers);
         const double quantised = plan.feature<ShardingPlan>().weight_bits > 0 ? weight_wire_bytes(plan) : 0;
         const auto bytes_of = [&](const LayerMix& layer) {
@@ -106,18 +126,25 @@ MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const Software
                   {{false, false, LayerPart::attention}, layers.attention},
                   {{false, false, LayerPart::feed_forward}, layers.feed_forward},
                   {{false, false, LayerPart::state_space}, layers.state_space}};
-    double working = 0;  // what the layer in work computes again
+    double working = 0;    // what the layer in work computes again
+    double gradients = 0;  // between its products
     for (Row& row : rows) {
         if (row.count > 0) {
             const LayerBytes one = layer_bytes(model, plan, software, row.kind);
             row.kept = one.kept;
             working = std::max(working, one.again);
+            if (moments) {
+                const ModuleBytes modules = module_bytes(model, plan, software, row.kind);
+                row.kept = modules.kept - one.again;
+                gradients = std::max(gradients, modules.gradients);
+            }
         }
     }
     const auto chunks = static_cast<double>(plan.chunks);
     KeptActivations under_way;
     under_way.layers = layers.total();
-    under_way.input = 2 * sbh / (plan.sequence_parallel ? t : 1);
+    const bool wide_inputs = plan.has<AdapterPlan>() && plan.feature<AdapterPlan>().wide_inputs;
+    under_way.input = (wide_inputs ? 4 : 2) * sbh / (plan.sequence_parallel ? t : 1);
     if (plan.recompute == Recompute::full) {
         // Of the layer in work all that it computes again, its scores too.
         const double share = plan.recomputed(layers.total() / chunks);
@@ -140,14 +167,13 @@ MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const Software
     if (layers.encoder > 0) {
         use.activations += encoder_activations(model, plan, software, encoded);
     }
-    const double logit = logit_bytes(loss_kernels(plan, software));
+    const double head = loss_bytes(model, plan, software);
+    double logits = 0;
     if (cut) {
         // A stage's part of them for two micro-batches, and the input of the output layer with its gradient for each.
-        use.activations += 2 * s * static_cast<double>(plan.micro_batch) *
-                           (static_cast<double>(model.vocabulary) / t / stages * logit + 4 * hidden);
+        logits = 2 * tokens * (head / t / stages + 4 * hidden);
     } else if (last_stage) {
-        use.activations +=
-            s * static_cast<double>(plan.micro_batch) * static_cast<double>(model.vocabulary) / t * logit;
+        logits = tokens * head / t;
     }
     if (layers.experts > 0 && plan.experts.shadowed > 0) {
         // Weights and gradients of one layer's copies.
@@ -160,7 +186,25 @@ MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const Software
         use.buffers += 2 * tokens * static_cast<double>(plan.context) * gathered / t * 2;
     }
     use.buffers += software.reserved_memory.value;
-    return use;
+    if (!moments) {
+        use.activations += logits;
+        return use;
+    }
+    StageParts parts;
+    parts.states = use;
+    parts.held = held;
+    parts.largest = weights_of(model, plan, largest_of(model, layers), 0);
+    parts.tables = tables * model.embedding_parameters() / t;
+    parts.kept = use.activations - under_way.working;
+    parts.input = under_way.input;
+    const bool again = plan.recompute == Recompute::full;
+    parts.inputs = again ? under_way.inputs * under_way.input : 0;
+    parts.working = std::max(0.0, under_way.working - (again ? under_way.input : 0)) + gradients;
+    // What the output layer takes and its gradient, and of a loss by chunks the logits of one, as many as a row of hidden values.
+    parts.logits = last_stage ? logits + 4 * tokens * hidden : 0;
+    MemoryUse peak = peak_of_moments(plan, software, parts);
+    peak.buffers += use.buffers;
+    return peak;
 }
 
 // Layers by the closed forms of memory.hpp, of an image at a time. Of the projector the merged tokens that come in, what its first

@@ -40,6 +40,7 @@ LossTraffic loss_traffic(LossKernels kernels) {
         case LossKernels::online:
             return {5, 3, 4.7, 1};
         case LossKernels::fused:
+        case LossKernels::chunked:
             return {6, 2, 4, 1};
         default:
             return {18, 4, 10, 2};

@@ -12,6 +12,7 @@ struct MemoryUse {
     double optimizer = 0;
     double activations = 0;
     double buffers = 0;
+    double idle = 0;  ///< freed blocks that a caching allocator keeps and communicators, beside total()
     [[nodiscard]] double total() const { return weights + gradients + optimizer + activations + buffers; }
 };
 

@@ -170,6 +170,10 @@ void describe_memory(Fields& fields, PlanSpec& plan, const Shares& shares) {
         },
         Unmet::noted);
     fields.integer({"shard", "ranks that share weights under ZeRO-3; 0: all", false, 0, 1'000'000}, plan.shard);
+    fields.enumeration({"states",
+                        "types of trained weights, gradients and Adam's moments: mixed (16, 16, and 32 bits with a "
+                        "32-bit copy of the weights), all 16-bit, all 32-bit, or as the software has them"},
+                       {"mixed", "16-bit", "32-bit", "software"}, plan.states);
 }
 
 // Precisions and kernels.
@@ -187,8 +191,9 @@ void describe_kernels(Fields& fields, PlanSpec& plan) {
     fields.enumeration({"fusion", "elementwise kernels: fused, or one an operation"}, {"fused", "eager"}, plan.fusion);
     fields.enumeration(
         {"loss",
-         "kernels of the loss: one for each step, compiled together, one for each pass, or fused over 16-bit logits"},
-        {"separate", "compiled", "online", "fused", "software"}, plan.loss);
+         "kernels of the loss: one for each step, compiled together, one for each pass, fused over 16-bit logits, or "
+         "with the output layer for some tokens at a time"},
+        {"separate", "compiled", "online", "fused", "chunked", "software"}, plan.loss);
     fields.enumeration(
         {"gradient_precision", "precision of gradients on the wire, and of their sums over micro-batches"},
         training_precision_names(), plan.gradient_precision);

@@ -50,7 +50,7 @@ void describe(Fields& fields, SoftwareSpec& software) {
         software.keeps_gradients);
     fields.boolean({"fused_norms", "a norm is one kernel, with plan.fusion: eager too"}, software.fused_norms);
     fields.enumeration({"loss", "kernels of the loss, where the plan names none"},
-                       {"separate", "compiled", "online", "fused"}, software.loss);
+                       {"separate", "compiled", "online", "fused", "chunked"}, software.loss);
     fields.enumeration({"attention", "attention kernel, where the plan names none"},
                        {"unfused", "flash", "flash2", "flash1"}, software.attention);
     fields.boolean({"fused_casts", "casts to fp8 by known scales are part of the norm before a product"},
@@ -124,6 +124,8 @@ void describe(Fields& fields, SoftwareSpec& software) {
                    Dimension::fraction, software.interval);
     fields.sourced({"reserved_memory", "memory a GPU for context and library buffers", true, 0, 1e12}, Dimension::bytes,
                    software.reserved_memory);
+    fields.section({"allocation", "how memory is allocated, beside what the plan says"},
+                   [&](Fields& inner) { describe(inner, software.allocation); });
 }
 
 }  // namespace orrery::training

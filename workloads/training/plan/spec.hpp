@@ -2,6 +2,7 @@
 // What a training scenario says beside its model: the plan, and the software that runs it. Immutable once read.
 
 #include "workloads/model/model_spec.hpp"
+#include "workloads/training/plan/allocation.hpp"
 #include "workloads/training/plan/feature.hpp"
 #include "workloads/training/schedules/schedule.hpp"
 
@@ -90,7 +91,8 @@ enum class Spread { stages, replicas };
 ///   compiled  steps that follow each other in one kernel, as Megatron-Core's jit_fuser and XLA make them
 ///   online    maximum and sum in one reading, gradients in another: PyTorch's compiler of 2025 on
 ///   fused     reads logits twice and writes their gradients over them: Transformer Engine, FlashAttention's xentropy
-enum class LossKernels { separate, compiled, online, fused, software };
+///   chunked   the output layer and a fused loss for some tokens at a time, so that all logits are never in memory: Liger, torchtune
+enum class LossKernels { separate, compiled, online, fused, chunked, software };
 
 struct PlanSpec {
     std::int64_t tensor = 1;
@@ -119,6 +121,7 @@ struct PlanSpec {
         AttentionKernel::flash;  ///< what is asked for or, where that is the software's choice, what this runs
     Fusion fusion = Fusion::fused;
     LossKernels loss = LossKernels::software;
+    StateTypes states = StateTypes::software;
     Precision gradient_precision = Precision::bf16;  ///< of gradients on the wire
     std::optional<Precision> gather_precision;       ///< of activations and their gradients that tensor ranks gather
     TensorOverlap overlap_tensor = TensorOverlap::none;
@@ -262,6 +265,7 @@ struct SoftwareSpec {
     Sourced<double> piece_time;
     Sourced<double> interval;  ///< half-width of log(measured / predicted) that nine of ten runs keep; 0: not known
     Sourced<double> reserved_memory;  ///< B per GPU: context, library buffers, fragmentation
+    AllocationSpec allocation;
 
     /// Weights in a bucket of gradients for this many data-parallel ranks.
     [[nodiscard]] double bucket_weights(double ranks) const;
