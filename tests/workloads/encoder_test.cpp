@@ -321,7 +321,7 @@ TEST_CASE("encoder: memory of the first stage is its weights, states and activat
 TEST_CASE("encoder: where its activations do not fit, computing its layers again is named") {
     const Scenario s = with_plan(
         "tensor: 8, pipeline: 1, global_batch: 4, sequence_parallel: true",
-        "{preset: llama-3-8b, encoder: {layers: 45, hidden: 3200, heads: 32, head_dim: 128, ffn: 12800, tokens: 1025, "
+        "{preset: llama-3-8b, encoder: {layers: 60, hidden: 3200, heads: 32, head_dim: 128, ffn: 12800, tokens: 1025, "
         "dropped: 1, merged: 4, images: 30, projector: 4096}}");
     std::string said;
     try {

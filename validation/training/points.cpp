@@ -5,6 +5,7 @@
 #include "tools/driver/run.hpp"
 
 #include "sim/config/units.hpp"
+#include "workloads/training/memory/memory.hpp"
 
 #include <fmt/format.h>
 
@@ -153,7 +154,12 @@ void predict(TrainingPoint& point, ModelCache& models) {
                                  models.device(variant.cluster.node.gpu, variant.as<TrainingKind>().compute));
                 point.allocated =
                     out.training->memory_bytes - variant.as<TrainingKind>().software.reserved_memory.value;
-                point.refused_by_memory = out.training->memory_bytes > variant.cluster.node.gpu.memory.value;
+                point.refused_by_memory = false;
+                for (const MemoryUse& stage : out.training->memory) {
+                    const double odds = odds_of_running_out(stage, variant.cluster.node.gpu.memory.value,
+                                                            variant.as<TrainingKind>().software);
+                    point.refused_by_memory = point.refused_by_memory || odds > kRefusedOdds;
+                }
                 point.low = point.low == 0 ? seconds : std::min(point.low, seconds);
                 point.high = std::max(point.high, seconds);
             } catch (const InfeasibleError&) {

@@ -14,6 +14,7 @@
 #include "workloads/training/features/adapters.hpp"
 #include "workloads/training/features/compression.hpp"
 #include "workloads/training/features/offload.hpp"
+#include "workloads/training/memory/memory.hpp"
 
 #include <fmt/format.h>
 
@@ -139,6 +140,12 @@ void add_training_metrics(const TrainingKind& s, const TrainingInput& input, con
         out.add("energy_j", joules, "J");
         out.add("power_w", joules / result.iteration_s, "W");
         out.add("tokens_per_j", tokens / joules, "1/J");
+    }
+    if (result.memory_odds > kNamedOdds) {
+        out.notes.push_back(
+            fmt::format("warning: memory is near its limit: within the errors of the memory model the odds of running "
+                        "out are {:.0f} %; plan.recompute, plan.zero or a smaller plan.micro_batch lower them",
+                        100 * result.memory_odds));
     }
     if (result.folded_into_one > 1) {
         out.notes.push_back(

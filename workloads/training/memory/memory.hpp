@@ -28,7 +28,13 @@ namespace orrery::training {
 [[nodiscard]] std::vector<std::uint32_t> most_in_flight(const ModelSpec& model, const PlanSpec& plan,
                                                         const SoftwareSpec& software);
 
-/// Throws InfeasibleError that names the first stage that does not fit into its `capacity` of bytes, and the changes of the plan
+/// Of running out of a memory of so many bytes: the need is log-normal around what is predicted.
+[[nodiscard]] double odds_of_running_out(const MemoryUse& use, double capacity, const SoftwareSpec& software);
+/// Odds beyond which a plan is refused, and below which nothing is said of them.
+inline constexpr double kRefusedOdds = 0.95;
+inline constexpr double kNamedOdds = 0.05;
+
+/// Throws InfeasibleError that names the first stage that runs out of its `capacity` of bytes by odds above kRefusedOdds, and the changes of the plan
 /// (sequence parallelism, ZeRO, recomputation, micro-batch, context, tensor and pipeline degrees on the same GPUs) that were
 /// tried and make it fit: single ones first, else together.
 void require_fits(const std::vector<MemoryUse>& stages, const std::vector<double>& capacity, const ModelSpec& model,

@@ -261,7 +261,11 @@ TrainingRun::TrainingRun(const TrainingInput& input, double memory_capacity, Sim
     : input_(input),
       memory_([&] {
           std::vector<MemoryUse> memory = memory_by_stage(model_in_memory(input), input.plan, input.software);
-          require_fits(memory, capacities(input, memory_capacity), input.model, input.plan, input.software);
+          const std::vector<double> limits = capacities(input, memory_capacity);
+          require_fits(memory, limits, input.model, input.plan, input.software);
+          for (std::size_t stage = 0; stage < memory.size(); ++stage) {
+              memory_odds_ = std::max(memory_odds_, odds_of_running_out(memory[stage], limits[stage], input.software));
+          }
           if (input.plan.has<OffloadPlan>() && std::isfinite(memory_capacity)) {
               require_tiers(host_uses(input));
           }
@@ -282,6 +286,7 @@ TrainingRun::TrainingRun(const TrainingInput& input, double memory_capacity, Sim
 TrainingResult TrainingRun::result(std::uint32_t timeline_ranks) const {
     TrainingResult result;
     result.memory = memory_;
+    result.memory_odds = memory_odds_;
     for (const MemoryUse& stage : memory_) {
         result.memory_bytes = std::max(result.memory_bytes, stage.total());
     }

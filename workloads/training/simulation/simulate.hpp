@@ -31,6 +31,7 @@ struct TrainingResult {
     double model_flops = 0;                                  ///< of the whole job, one iteration
     double hardware_flops = 0;                               ///< with recomputation
     double memory_bytes = 0;                                 ///< of the fullest stage
+    double memory_odds = 0;                                  ///< of running out of memory, of the stage nearest to it
     std::vector<MemoryUse> memory;
     std::optional<OuterTimes>
         outer;  ///< of a plan with outer steps, whose means iteration_s and what is booked then are
@@ -45,8 +46,8 @@ struct TrainingResult {
 /// One training iteration as a job of a simulation.
 class TrainingRun {
   public:
-    /// Lowers the iteration and adds it. Both references outlive this. Throws InfeasibleError when a stage does not fit into
-    /// `memory_capacity` bytes (infinity: no check).
+    /// Lowers the iteration and adds it. Both references outlive this. Throws InfeasibleError when a stage is not
+    /// likely to fit into `memory_capacity` bytes (require_fits; infinity: no check).
     TrainingRun(const TrainingInput& input, double memory_capacity, Simulation& simulation, SimTime start = SimTime());
 
     void set_progress(std::function<void(double)> progress) { executor_.set_progress(std::move(progress)); }
@@ -57,6 +58,7 @@ class TrainingRun {
 
   private:
     const TrainingInput& input_;
+    double memory_odds_ = 0;  // memory_ sets it
     std::vector<MemoryUse> memory_;
     std::unique_ptr<NodeMemories> tiers_;
     TrainingGraph lowered_;
