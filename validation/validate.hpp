@@ -54,6 +54,10 @@ Comparison validate_serving(const DataDirectory& data, const Terminal& terminal,
 /// (validation/serving/memory.csv), by engine. `points`: print every row.
 Comparison validate_engine_memory(const DataDirectory& data, const Terminal& terminal, bool points);
 
+/// Compares the peak memory of training runs, and those that ran out of memory, with what the model of memory says
+/// (validation/training/memory.csv and the points beside it), by source. `points`: print every row.
+Comparison validate_training_memory(const DataDirectory& data, const Terminal& terminal, bool points);
+
 /// Runs a serving scenario whose request trace logged latencies (columns ttft_s and e2e_s, as `orrery import otlp` writes them) and
 /// compares them request by request and at their quantiles. Throws ConfigError where the run is not of the whole trace in its order.
 Comparison validate_logged(ModelCache& models, const Terminal& terminal, const std::string& file);

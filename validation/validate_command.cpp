@@ -18,10 +18,10 @@ int command_validate(const CommandLine& line, const DataDirectory& data) {
     const Terminal terminal = line.terminal();
     const std::string suite = line.arguments.empty() ? "all" : line.arguments[0];
     if (suite != "all" && suite != "training" && suite != "collectives" && suite != "compute" && suite != "devices" &&
-        suite != "serving" && suite != "engine-memory" && suite != "faults" && suite != "energy") {
+        suite != "serving" && suite != "engine-memory" && suite != "training-memory" && suite != "faults" &&
+        suite != "energy") {
         throw ConfigError(fmt::format("unknown suite '{}'; it is one of compute, training, collectives, devices, "
-                                      "serving, engine-memory, faults, "
-                                      "energy",
+                                      "serving, engine-memory, training-memory, faults, energy",
                                       suite),
                           ErrorCode::unknown_name);
     }
@@ -97,6 +97,9 @@ int command_validate(const CommandLine& line, const DataDirectory& data) {
         compared.push_back(validate_training(
             models, terminal,
             {line.has("points"), line.has("fit"), line.text("runs"), line.text("svg"), line.values("without")}));
+    }
+    if (suite == "all" || suite == "training-memory") {
+        compared.push_back(validate_training_memory(data, terminal, line.has("points")));
     }
     if (suite == "all" || suite == "faults") {
         compared.push_back(validate_faults(data, terminal, line.text("data")));

@@ -71,6 +71,10 @@ TEST_CASE("accuracy: the suite engine-memory keeps the limits of validation/thre
     check_suite("engine-memory");
 }
 
+TEST_CASE("accuracy: the suite training-memory keeps the limits of validation/thresholds.yaml") {
+    check_suite("training-memory");
+}
+
 TEST_CASE("accuracy: the suite energy keeps the limits of validation/thresholds.yaml") {
     check_suite("energy");
 }

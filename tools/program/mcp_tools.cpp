@@ -433,18 +433,17 @@ const std::vector<McpTool>& tool_table() {
                     {"library", property("string", "Library of collectives: nccl, vllm, sglang or trtllm.")}}),
               {"operation"}),
          price_tool},
-        {tool(
-             "validate", "Check a scenario, or the simulator's accuracy",
-             "With a scenario: checks it without running and returns every error with line, column and the nearest "
-             "valid name. With 'suite': compares predictions with measured runs.",
-             with(
-                 scenario_properties(),
-                 {{"suite",
-                   {{"type", "string"},
-                    {"enum",
-                     {"compute", "training", "collectives", "devices", "serving", "engine-memory", "faults", "energy"}},
-                    {"description", "Suite of measured runs to compare with, instead of a scenario."}}}}),
-             {}),
+        {tool("validate", "Check a scenario, or the simulator's accuracy",
+              "With a scenario: checks it without running and returns every error with line, column and the nearest "
+              "valid name. With 'suite': compares predictions with measured runs.",
+              with(scenario_properties(),
+                   {{"suite",
+                     {{"type", "string"},
+                      {"enum",
+                       {"compute", "training", "collectives", "devices", "serving", "engine-memory", "training-memory",
+                        "faults", "energy"}},
+                      {"description", "Suite of measured runs to compare with, instead of a scenario."}}}}),
+              {}),
          validate_tool},
         {tool("help", "Look up a command, key, metric or error",
               "Explains a command (topic: plan), the keys of a kind of scenario (topic: training) or one of them (key: "
