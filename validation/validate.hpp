@@ -58,6 +58,10 @@ Comparison validate_engine_memory(const DataDirectory& data, const Terminal& ter
 /// (validation/training/memory.csv and the points beside it), by source. `points`: print every row.
 Comparison validate_training_memory(const DataDirectory& data, const Terminal& terminal, bool points);
 
+/// Runs the commands of published reports of serving speeds (validation/serving/reports.csv) as the importers read them, and compares
+/// times per token, times to the first token and throughputs by engine and kind of model. `points`: print every row.
+Comparison validate_serving_reports(const DataDirectory& data, const Terminal& terminal, bool points);
+
 /// Runs a serving scenario whose request trace logged latencies (columns ttft_s and e2e_s, as `orrery import otlp` writes them) and
 /// compares them request by request and at their quantiles. Throws ConfigError where the run is not of the whole trace in its order.
 Comparison validate_logged(ModelCache& models, const Terminal& terminal, const std::string& file);

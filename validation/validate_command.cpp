@@ -18,10 +18,10 @@ int command_validate(const CommandLine& line, const DataDirectory& data) {
     const Terminal terminal = line.terminal();
     const std::string suite = line.arguments.empty() ? "all" : line.arguments[0];
     if (suite != "all" && suite != "training" && suite != "collectives" && suite != "compute" && suite != "devices" &&
-        suite != "serving" && suite != "engine-memory" && suite != "training-memory" && suite != "faults" &&
-        suite != "energy") {
+        suite != "serving" && suite != "serving-reports" && suite != "engine-memory" && suite != "training-memory" &&
+        suite != "faults" && suite != "energy") {
         throw ConfigError(fmt::format("unknown suite '{}'; it is one of compute, training, collectives, devices, "
-                                      "serving, engine-memory, training-memory, faults, energy",
+                                      "serving, serving-reports, engine-memory, training-memory, faults, energy",
                                       suite),
                           ErrorCode::unknown_name);
     }
@@ -89,6 +89,9 @@ int command_validate(const CommandLine& line, const DataDirectory& data) {
     }
     if (suite == "all" || suite == "serving") {
         compared.push_back(validate_serving(data, terminal, line.has("points"), line.has("fit"), line.text("engine")));
+    }
+    if (suite == "all" || suite == "serving-reports") {
+        compared.push_back(validate_serving_reports(data, terminal, line.has("points")));
     }
     if (suite == "all" || suite == "engine-memory") {
         compared.push_back(validate_engine_memory(data, terminal, line.has("points")));

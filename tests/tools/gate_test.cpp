@@ -75,6 +75,10 @@ TEST_CASE("accuracy: the suite training-memory keeps the limits of validation/th
     check_suite("training-memory");
 }
 
+TEST_CASE("accuracy: the suite serving-reports keeps the limits of validation/thresholds.yaml") {
+    check_suite("serving-reports");
+}
+
 TEST_CASE("accuracy: the suite energy keeps the limits of validation/thresholds.yaml") {
     check_suite("energy");
 }

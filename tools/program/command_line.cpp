@@ -391,8 +391,8 @@ const std::vector<CommandSpec>& command_table() {
          "[SUITE]",
          0,
          1,
-         "predictions against measured runs: compute, training, collectives, devices, serving, engine-memory, "
-         "training-memory, faults, energy",
+         "predictions against measured runs: compute, training, collectives, devices, serving, serving-reports, "
+         "engine-memory, training-memory, faults, energy",
          {{"points", "", "print every point"},
           {"data", "DIR",
            "compute: fit the public profiles in DIR anew; collectives: compare other collections; faults: jobs on "
