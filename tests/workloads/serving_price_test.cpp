@@ -275,6 +275,11 @@ TEST_CASE("serving: only decodes up to the captured size replay a graph, all els
     CHECK(iteration_seconds(host, 5e-3, {10, 0, 9, 9, false}) == doctest::Approx(10e-3));
     CHECK(iteration_seconds(host, 5e-3, {10, 0, 1, 1, true}) == doctest::Approx(10e-3));
     CHECK(iteration_seconds(host, 15e-3, {10, 0, 1, 1, true}) == doctest::Approx(15e-3));
+    // Latent attention and routed experts of a layer take launches of their own.
+    host.latent_launch.value = 2e-3;
+    host.experts_launch.value = 4e-3;
+    CHECK(iteration_seconds(host, 5e-3, {10, 7, 1, 1, true, 10}) == doctest::Approx(10e-3 + 20e-3 + 28e-3));
+    CHECK(iteration_seconds(host, 5e-3, {10, 7, 8, 8, false, 10}) == doctest::Approx(5e-3));
 }
 
 TEST_CASE("serving: a graph computes as many sequences as it was captured for") {

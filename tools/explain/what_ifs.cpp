@@ -137,8 +137,8 @@ constexpr WhatIf kWhatIfs[] = {
              EngineSpec& engine = serving->engine;
              HostSpec& host = engine.software;
              for (double* seconds : {&host.step.value, &host.sequence.value, &host.request.value, &host.frontend.value,
-                                     &host.prompt_token.value, &host.layer_launch.value, &host.experts_launch.value,
-                                     &engine.step_overhead, &engine.sequence_overhead}) {
+                                     &host.prompt_token.value, &host.layer_launch.value, &host.latent_launch.value,
+                                     &host.experts_launch.value, &engine.step_overhead, &engine.sequence_overhead}) {
                  *seconds /= more;
              }
          }

@@ -36,6 +36,8 @@ void describe(Fields& fields, HostSpec& host) {
                    Dimension::time, host.prompt_token);
     fields.sourced({"layer_launch", "host time to launch a layer's kernels one by one", false, 0, 1}, Dimension::time,
                    host.layer_launch);
+    fields.sourced({"latent_launch", "host time beyond that to launch a layer's latent attention", false, 0, 1},
+                   Dimension::time, host.latent_launch);
     fields.sourced({"experts_launch", "host time beyond that to launch a layer's routed experts", false, 0, 1},
                    Dimension::time, host.experts_launch);
     const auto kernels = [&](const char* name, const char* description, std::string& set) {
@@ -91,6 +93,7 @@ double iteration_seconds(const HostSpec& host, double kernels, const IterationSh
     if (shape.prompts || shape.sequences > static_cast<double>(host.graph_sequences)) {
         const bool pieces = shape.tokens <= static_cast<double>(host.graph_tokens);
         device = std::max(device, host.layer_launch.value * shape.layers +
+                                      (pieces ? 0 : host.latent_launch.value * shape.latent_layers) +
                                       (pieces ? 0 : host.experts_launch.value * shape.routed_layers));
     }
     const double work = host.step.value + host.sequence.value * shape.sequences;

@@ -41,6 +41,7 @@ struct HostSpec {
     Sourced<double> prompt_token;         ///< s of that on each token of its prompt: tokenised, copied
     bool shared_front_end = false;        ///< one is before all replicas
     Sourced<double> layer_launch;         ///< s of the host to launch the kernels of a layer one by one
+    Sourced<double> latent_launch;        ///< s of the host beyond that, to launch latent attention
     Sourced<double> experts_launch;       ///< s of the host beyond that, to launch those of routed experts
     Sourced<double> layer_gap;            ///< s of the device a layer: small kernels that are not modelled
     Sourced<double> slowdown{1, "", ""};  ///< kernels in an engine over the same in a microbenchmark
@@ -73,6 +74,7 @@ struct IterationShape {
     double sequences = 0;
     double tokens = 0;
     bool prompts = false;
+    double latent_layers = 0;  ///< of the layers, those with latent attention
 };
 /// Time of an iteration in s whose kernels alone take `kernels` s.
 [[nodiscard]] double iteration_seconds(const HostSpec& host, double kernels, const IterationShape& shape);

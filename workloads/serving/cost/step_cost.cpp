@@ -608,6 +608,7 @@ StepProgram ModelStep::program(const Batch& batch) {
 StepWork ModelStep::with_host(const Batch& batch, StepWork work) const {
     IterationShape shape;
     shape.layers = share_ * static_cast<double>(m_.model.layers);
+    shape.latent_layers = m_.model.latent.kv_rank > 0 ? shape.layers : 0;
     shape.routed_layers = share_ * static_cast<double>(m_.model.expert_layers());
     const auto sequences = static_cast<double>(batch.items.size()) + batch.padded;
     double tokens = batch.padded + batch.drafted;
