@@ -79,8 +79,11 @@ ServingChoices choose_sglang(ServingLine& line) {
     if (out.scheduler == "vllm-v0") {  // pieces of a prompt follow each other, so that it goes whole
         out.token_budget = std::max(out.token_budget, whole_prompts);
     }
+    const std::string drafts = flags.text("speculation");
+    const bool speculates = !drafts.empty() && drafts != "None";
     const auto sequences = flags.whole("sequences", 1 << 20);
-    out.max_sequences = sequences ? std::max<std::int64_t>(1, *sequences / out.ranks.groups) : 2048;
+    const std::int64_t usual = speculates ? 48 : 2048 * out.ranks.groups;  // server_args.py: 48 in all with speculation
+    out.max_sequences = std::max<std::int64_t>(1, sequences.value_or(usual) / out.ranks.groups);
     note_batches(line, given > 0 || chunk == "-1" ? 0 : out.token_budget, sequences ? 0 : out.max_sequences);
     const std::int64_t ranks = out.ranks.tensor * out.ranks.groups;
     const std::int64_t graphs =
@@ -90,12 +93,9 @@ ServingChoices choose_sglang(ServingLine& line) {
     out.eager = flags.on("eager");
     out.serial_host = flags.on("serial_host") || version_before(line.version, {0, 4});
     out.prefix_cache = !flags.on("no_prefix");
-    const std::string drafts = flags.text("speculation");
     const std::int64_t steps = flags.whole("draft_steps", 64, true).value_or(0);
     const std::int64_t tokens = flags.whole("draft_tokens", 64, true).value_or(4);  // with the one that is verified
-    out.draft_tokens = drafts.empty() || drafts == "None" ? 0
-                       : steps > 0                        ? steps
-                                                          : std::max<std::int64_t>(1, tokens - 1);
+    out.draft_tokens = !speculates ? 0 : steps > 0 ? steps : std::max<std::int64_t>(1, tokens - 1);
     // server_args.py: what activations, graphs and communicators take stays free, in MiB.
     const auto per_token = static_cast<double>(std::max<std::int64_t>(2048, given > 0 ? given : piece));
     const auto largest = static_cast<double>(graphs);
