@@ -128,7 +128,7 @@ ModelSpec preset(const std::string& name) {
 /// A replica of `groups` x `tensor` GPUs of one machine over links that cost nothing.
 struct Replica {
     Replica(const std::string& model_name, Counter::What what, std::uint32_t tensor, std::uint32_t groups,
-            std::uint32_t expert, double load = 1)
+            std::uint32_t expert, double load = 1, std::uint32_t draft_tokens = 0)
         : model(preset(model_name)),
           device(what),
           fabric(test::rail_nodes(1)),
@@ -139,7 +139,9 @@ struct Replica {
                             .gpus = gpus(tensor * groups),
                             .groups = groups,
                             .expert = expert,
-                            .expert_load = load}) {}
+                            .expert_load = load,
+                            .draft_tokens = draft_tokens,
+                            .draft_layers = draft_tokens > 0 ? 1 : 0}) {}
 
     static std::vector<GpuId> gpus(std::uint32_t count) {
         std::vector<GpuId> out;
@@ -387,6 +389,18 @@ TEST_CASE("serving: attention groups attend to their own sequences with all of a
     CHECK(together.step.kernel_seconds(decode(64, 1000)) == doctest::Approx(61.0 * 64 * 1000 * 16));
     // Nine sequences over eight groups: one has two.
     CHECK(apart.step.kernel_seconds(decode(9, 1000)) == doctest::Approx(61.0 * 2 * 1000 * 128));
+}
+
+TEST_CASE("serving: a draft of the model's own layers attends once for each of its tokens") {
+    Batch batch;
+    batch.items = {BatchItem{0, 1, 1000}, BatchItem{1, 1, 1000}};
+    Replica verifying("deepseek-v3", Counter::What::latent_keys, 8, 1, 8);
+    Replica drafting("deepseek-v3", Counter::What::latent_keys, 8, 1, 8, 1, 3);
+    const double plain = verifying.step.kernel_seconds(batch);
+    CHECK(drafting.step.kernel_seconds(batch) == doctest::Approx(plain));  // nothing was drafted
+    batch.drafted = 6;
+    CHECK(verifying.step.kernel_seconds(batch) == doctest::Approx(plain));
+    CHECK(drafting.step.kernel_seconds(batch) == doctest::Approx(plain * (1 + 3.0 / 61)));
 }
 
 TEST_CASE("serving: a prompt is on one attention group, and the busiest group holds up the others") {

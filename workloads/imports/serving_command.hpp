@@ -52,8 +52,9 @@ struct ServingChoices {
     std::int64_t graph_sequences = 0;  ///< 0: the preset's
     bool prefix_cache = false;
     std::int64_t draft_tokens = 0;
-    double memory = 0;     ///< share of a device's memory
-    bool of_free = false;  ///< of what weights leave
+    bool own_drafts = false;  ///< by a layer like the model's own: multi-token prediction, EAGLE
+    double memory = 0;        ///< share of a device's memory
+    bool of_free = false;     ///< of what weights leave
 };
 
 /// What an engine's choices are made from.

@@ -125,7 +125,9 @@ void set_engine(const std::vector<GivenFlags*>& servers, const ServedModel& mode
     keys.set("engine.kv.prefix", c.prefix_cache ? "{}" : "");
     if (c.draft_tokens > 0) {
         keys.set("engine.speculation.tokens", std::to_string(c.draft_tokens));
-        notes.assumed("80 % of draft tokens accepted, and drafts that take no time (engine.speculation)");
+        keys.set("engine.speculation.layers", c.own_drafts ? "1" : "");
+        notes.assumed(fmt::format("80 % of draft tokens accepted, and drafts {} (engine.speculation)",
+                                  c.own_drafts ? "of one layer like the model's own" : "that take no time"));
     }
     for (const auto& [key, value] : flags.plain_keys()) {
         if (key.rfind("engine.lora.", 0) != 0) {

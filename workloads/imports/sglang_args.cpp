@@ -96,6 +96,8 @@ ServingChoices choose_sglang(ServingLine& line) {
     const std::int64_t steps = flags.whole("draft_steps", 64, true).value_or(0);
     const std::int64_t tokens = flags.whole("draft_tokens", 64, true).value_or(4);  // with the one that is verified
     out.draft_tokens = !speculates ? 0 : steps > 0 ? steps : std::max<std::int64_t>(1, tokens - 1);
+    // NEXTN is EAGLE with the model's own layer for multi-token prediction; heads of EAGLE have a layer too.
+    out.own_drafts = out.draft_tokens > 0 && (drafts.rfind("EAGLE", 0) == 0 || drafts == "NEXTN");
     // server_args.py: what activations, graphs and communicators take stays free, in MiB.
     const auto per_token = static_cast<double>(std::max<std::int64_t>(2048, given > 0 ? given : piece));
     const auto largest = static_cast<double>(graphs);

@@ -55,6 +55,8 @@ ServingChoices choose_trtllm(ServingLine& line) {
             out.draft_tokens = static_cast<std::int64_t>(number);
         }
     }
+    const std::string drafts = flags.part("speculation", "decoding_type");
+    out.own_drafts = out.draft_tokens > 0 && (drafts == "MTP" || drafts.rfind("Eagle", 0) == 0);
     out.memory = memory_share(line, 0.9);
     out.of_free = true;
     return out;

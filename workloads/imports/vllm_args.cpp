@@ -99,6 +99,8 @@ ServingChoices choose_vllm(ServingLine& line) {
     out.serial_host = flags.off("async") || (!old && minor < 14 && !flags.on("async"));
     out.prefix_cache = !flags.off("prefix") && (flags.on("prefix") || !old);
     out.draft_tokens = draft_tokens(flags);
+    const std::string method = flags.part("speculation", "method");
+    out.own_drafts = method.find("mtp") != std::string::npos || method.rfind("eagle", 0) == 0;
     out.memory = memory_share(line, 0.9);
     const std::string role = flags.part("phase", "kv_role");
     out.phase = role == "kv_producer" ? "prefill" : role == "kv_consumer" ? "decode" : "";

@@ -287,16 +287,21 @@ void describe(Fields& fields, EngineSpec& engine) {
                 tiers.enumeration({"eviction", "unused block that leaves a tier"}, kEvictions, engine.prefix_eviction);
             });
     });
-    fields.optional({"speculation", "drafts of several tokens, verified in one iteration"}, engine.speculates,
-                    [&](Fields& inner) {
-                        inner.integer({"tokens", "tokens of a draft", true, 1, 64}, draft_tokens);
-                        inner.quantity({"acceptance", "chance of a draft token after an accepted one", false, 0, 1},
-                                       Dimension::fraction, engine.speculation.acceptance);
-                        inner.boolean({"sampled", "acceptance is drawn; otherwise every sequence gets the mean"},
-                                      engine.speculation.sampled);
-                        inner.quantity({"step", "time of the draft for one token of every sequence", false, 0, 1},
-                                       Dimension::time, engine.speculation.step_s);
-                    });
+    fields.optional(
+        {"speculation", "drafts of several tokens, verified in one iteration"}, engine.speculates, [&](Fields& inner) {
+            inner.integer({"tokens", "tokens of a draft", true, 1, 64}, draft_tokens);
+            inner.quantity({"acceptance", "chance of a draft token after an accepted one", false, 0, 1},
+                           Dimension::fraction, engine.speculation.acceptance);
+            inner.boolean({"sampled", "acceptance is drawn; otherwise every sequence gets the mean"},
+                          engine.speculation.sampled);
+            inner.quantity({"step", "time of the draft for one token of every sequence", false, 0, 1}, Dimension::time,
+                           engine.speculation.step_s);
+            inner.integer({"layers",
+                           "layers like the model's own that draft, with the LM head, a pass for each token "
+                           "(multi-token prediction, EAGLE)",
+                           false, 0, 16},
+                          engine.speculation.layers);
+        });
     engine.speculation.tokens = engine.speculates ? static_cast<std::uint32_t>(draft_tokens) : 0;
     fields.optional({"front_end",
                      "cores and limits of what takes requests in and streams answers out, in place of the "

@@ -36,6 +36,8 @@ struct SpeculationSpec {
     double acceptance = 0.8;   ///< probability that a draft token is accepted when those before it are
     bool sampled = true;       ///< accepted tokens are drawn; otherwise each sequence gets the mean, in whole tokens
     double step_s = 0;         ///< time that the draft takes for one token of every sequence
+    std::int64_t layers =
+        0;  ///< of the model's own, that make a draft, each token in a pass of its own; 0: step_s alone
 };
 
 /// What the number of replicas follows: requests outstanding, or requests that come.

@@ -240,7 +240,7 @@ TEST_CASE("command lines of serving engines become scenarios that run") {
         {"sglang-args",
          "python -m sglang.launch_server --model-path deepseek-ai/DeepSeek-V3 --tp 8 --speculative-algorithm EAGLE "
          "--speculative-num-steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 4",
-         {"speculation: {tokens: 3}", "max_sequences: 48"}},
+         {"speculation: {tokens: 3, layers: 1}", "max_sequences: 48"}},
         {"sglang-args",
          "pip install \"sglang[all]==0.4.6.post1\"\npython -m sglang.launch_server --model-path Qwen/Qwen3-8B --tp 8",
          {"memory: 0.81", "graph_sequences: 160"}},

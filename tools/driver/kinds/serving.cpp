@@ -244,6 +244,8 @@ class ServingWork final : public ScenarioRun {
                 .units = phase->units,
                 .spec = pool.gpu,
                 .compression = engine_.compression,
+                .draft_tokens = engine_.speculation.tokens,
+                .draft_layers = engine_.speculation.layers,
                 .nano_batches = engine_.nano_batches,
                 .given = engine_.has_step_cost ? &engine_.step_cost : nullptr};
     }

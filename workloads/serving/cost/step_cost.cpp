@@ -545,6 +545,13 @@ StepWork ModelStep::kernels(const Batch& batch, StepProgram* out) {
     if (decoding > 0) {
         work += note("attention of decoding sequences", StepClass::attention, attention(own, 1, keys));
     }
+    if (batch.drafted > 0 && m_.draft_layers > 0 && m_.head) {
+        const auto drafting = static_cast<std::uint32_t>(running);
+        const double share = static_cast<double>(m_.draft_layers) / (share_ * static_cast<double>(m_.model.layers));
+        const StepWork pass =
+            share * (attention(own, 1, keys) + dense(drafting, Mode::decodes)) + head(drafting, stays);
+        work += note("drafts", StepClass::product, static_cast<double>(m_.draft_tokens) * pass);
+    }
     const StepWork low_rank = batch.adapters.empty() || m_.adapters.rank == 0 ? StepWork() : adapters(batch);
     work += note("adapters", StepClass::product, low_rank);
     if (m_.compression.given) {
