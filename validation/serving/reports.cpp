@@ -2,6 +2,7 @@
 
 #include "sim/base/error.hpp"
 #include "sim/base/text.hpp"
+#include "sim/config/yaml_tree.hpp"
 #include "sim/record/facts_table.hpp"
 #include "tools/driver/kinds/serving.hpp"
 #include "tools/driver/run.hpp"
@@ -43,7 +44,8 @@ constexpr std::array<ReportMeasure, 3> kMeasures = {ReportMeasure{"TPOT", "tpot_
 
 struct ServingReport {
     const FactsRow* row = nullptr;
-    std::string problem;  ///< why it does not run
+    std::string problem;               ///< why it does not run
+    std::vector<std::string> unknown;  ///< flags of its commands that the importer does not know
     std::array<double, kMeasures.size()> measured{}, predicted{};
 
     [[nodiscard]] std::string engine() const { return row->text("engine"); }
@@ -69,7 +71,7 @@ double acceptance_of(double accepted, std::uint32_t drafts) {
 }
 
 // The scenario that the importer writes of the commands, with the lengths and the acceptance that the report prints.
-Scenario reported_scenario(const FactsRow& row, ModelCache& models) {
+Scenario reported_scenario(const FactsRow& row, ModelCache& models, std::vector<std::string>& unknown) {
     const bool sglang = row.text("engine") == "SGLang";
     const std::string package = sglang ? "sglang" : "vllm";
     const std::string text =
@@ -80,6 +82,11 @@ Scenario reported_scenario(const FactsRow& row, ModelCache& models) {
         import_file(package + "-args",
                     ImportInput::of_bytes(name, text, {{"node", row.text("node")}})
                         .with(models.data(), [&](const std::string& tried) { return trial_problem(tried, models); }));
+    for (const auto& [note, count] : imported.notes.left_out()) {
+        if (note.find("not understood") != std::string::npos) {
+            unknown.push_back(note);
+        }
+    }
     YamlNode tree = parse_yaml(imported.text, name);
     const bool images = row.text("client").find("--dataset-name image") != std::string::npos;
     if (images) {
@@ -115,7 +122,7 @@ void predict_report(ServingReport& report, ModelCache& models) {
         report.measured[i] = cell.empty() ? 0 : kMeasures[i].unit * row.number(kMeasures[i].column);
     }
     try {
-        const Scenario scenario = reported_scenario(row, models);
+        const Scenario scenario = reported_scenario(row, models, report.unknown);
         const Summary summary = run_scenario(scenario, models, RunOptions()).summary;
         const auto latency = [&](const char* name, const std::string& of) {
             const Metric* metric = summary.find(std::string(name) + (of == "median" ? ".p50" : ".mean"));
@@ -241,6 +248,7 @@ Comparison validate_serving_reports(const DataDirectory& data, const Terminal& t
                    {}};
     const std::vector<FactsRow> rows = read_facts_table(data.path("validation/serving/reports.csv"), ';');
     std::map<std::string, int> left_out;
+    std::map<std::string, int> flags;  ///< that were left out of runs
     std::vector<ServingReport> reports;
     for (const FactsRow& row : rows) {
         if (row.text("use") == "score") {
@@ -264,6 +272,9 @@ Comparison validate_serving_reports(const DataDirectory& data, const Terminal& t
             continue;
         }
         ++run;
+        for (const std::string& note : report.unknown) {
+            ++flags[note];
+        }
         all.add(report);
         groups["engine: " + report.engine()].add(report);
         groups["kind: " + row.text("kind")].add(report);
@@ -305,6 +316,12 @@ Comparison validate_serving_reports(const DataDirectory& data, const Terminal& t
     }
     terminal.heading("rows left out");
     terminal.table({"rows", "reason"}, excluded);
+    excluded.clear();
+    for (const auto& [note, count] : flags) {
+        excluded.push_back({std::to_string(count), note});
+    }
+    terminal.heading("rows that run without a flag of theirs");
+    terminal.table({"rows", "flag"}, excluded);
     out.scores = {{"rows", static_cast<double>(run), ""}, {"tpot_within_15", all.within(0), "%"},
                   {"ttft_within_25", all.within(1), "%"}, {"throughput_within_15", all.within(2), "%"},
                   {"tpot", all.median(0), "%"},           {"ttft", all.median(1), "%"},
