@@ -1,6 +1,7 @@
 // Memory of software that frees what it no longer needs, at the moments of a step, against closed forms; odds of running out.
 
 #include "tests/support/scenarios.hpp"
+#include "tests/support/support.hpp"
 #include "tools/driver/kinds/training.hpp"
 #include "workloads/training/memory/memory.hpp"
 #include "workloads/training/memory/moments.hpp"
@@ -10,6 +11,8 @@
 
 #include <limits>
 #include <string>
+#include <utility>
+#include <vector>
 
 using namespace orrery;
 
@@ -138,6 +141,26 @@ TEST_CASE("near its limit a run goes on with the odds of running out; far beyond
     CHECK(run(4).empty());
     CHECK(run(16).find("the odds of running out are") != std::string::npos);
     CHECK(run(32).find("out of memory: stage 0 needs") != std::string::npos);
+}
+
+TEST_CASE("what the allocator keeps and communicators decide whether a run fits, and are not part of the peak") {
+    const std::string file = std::string(ORRERY_SOURCE_DIR) + "/tests/data/fields/training-allocation-sharded.yaml";
+    const auto run = [&](const std::vector<std::string>& changes) {
+        const Scenario scenario = load_scenario(file, changes, test::data());
+        return std::pair(outcome(scenario), held(scenario).total());
+    };
+    const auto [fits, peak] = run({"cluster.node.gpu.memory=16 GiB"});
+    CHECK(fits.empty());
+    for (const std::vector<std::string>& changes :
+         {std::vector<std::string>{"software.allocation.communicators=20 GiB"},
+          {"software.allocation.idle_sharded=400 %"},
+          {"plan.zero=0", "software.allocation.idle=400 %"}}) {
+        std::vector<std::string> all = {"cluster.node.gpu.memory=16 GiB"};
+        all.insert(all.end(), changes.begin(), changes.end());
+        const auto [refused, same] = run(all);
+        CHECK_MESSAGE(refused.find("freed blocks and communicators") != std::string::npos, changes.back());
+        CHECK(same == doctest::Approx(peak).epsilon(0.02));
+    }
 }
 
 TEST_CASE("LLaMA-Factory's ZeRO-3 of Llama 3 8B on eight cards of 24 GB runs out, gpt-oss 120B by Automodel does not") {
