@@ -39,6 +39,8 @@ void TrainingKind::describe(Fields& fields, const Scenario&) {
     fields.needs("software.scan_efficiency",
                  software.scan_efficiency.how != kGivenInScenario || model.layers_with(LayerPart::state_space) > 0,
                  "a model with state-space layers");
+    fields.needs("plan.adapters.wide_inputs", software.allocation.moments,
+                 "software whose memory goes by moments (software.allocation.moments)");
     for (const char* key :
          {"expert", "expert_tensor", "dispatch", "dispatch_precision", "combine_precision", "capacity", "pad",
           "shadowed", "expert_pieces", "router_exponent", "router_loads", "overlap.experts"}) {

@@ -44,31 +44,33 @@ inline void describe(Fields& fields, AllocationSpec& of) {
                     "gradients are freed after a step and buffers after their last use: the peak is that of the "
                     "fullest moment of a step, not the sum of all kinds"},
                    of.moments);
-    fields.enumeration({"states", "types of trained weights, gradients and states where plan.states names none"},
-                       {"mixed", "16-bit", "32-bit"}, of.states);
-    fields.enumeration({"sharding", "code that shards weights under ZeRO-3, which decides what stays gathered"},
-                       {"none", "fsdp", "fsdp-whole", "fsdp2", "deepspeed"}, of.sharding);
-    fields.boolean({"wide_adapters", "adapters, their gradients and states have 32 bits, whatever the model has"},
-                   of.wide_adapters);
-    fields.boolean(
-        {"unfused_modules",
-         "layers run kernel by kernel, as Transformers writes them: gates keep both factors, and experts run "
-         "one after another"},
-        of.unfused_modules);
-    fields.boolean({"quantised_inputs", "products with weights of 4 bits keep a copy of their input"},
-                   of.quantised_inputs);
-    fields.boolean({"wide_logits", "logits are widened to 32 bits and copied one token further before the loss"},
-                   of.wide_logits);
-    fields.sourced(
-        {"step_copies", "values per updated weight that the optimizer's kernels hold beside the states", false, 0, 16},
-        Dimension::number, of.step_copies);
-    fields.sourced(
-        {"idle", "freed blocks that the caching allocator keeps, over the memory of activations", false, 0, 4},
-        Dimension::fraction, of.idle);
-    fields.sourced({"idle_sharded", "the same where ZeRO-3 gathers weights", false, 0, 4}, Dimension::fraction,
-                   of.idle_sharded);
-    fields.sourced({"communicators", "memory of collective libraries where a job has several GPUs", false, 0, 1e12},
-                   Dimension::bytes, of.communicators);
+    fields.when(of.moments, "memory by moments (software.allocation.moments)", [&](Fields& same) {
+        same.enumeration({"states", "types of trained weights, gradients and states where plan.states names none"},
+                         {"mixed", "16-bit", "32-bit"}, of.states);
+        same.enumeration({"sharding", "code that shards weights under ZeRO-3, which decides what stays gathered"},
+                         {"none", "fsdp", "fsdp-whole", "fsdp2", "deepspeed"}, of.sharding);
+        same.boolean({"wide_adapters", "adapters, their gradients and states have 32 bits, whatever the model has"},
+                     of.wide_adapters);
+        same.boolean(
+            {"unfused_modules",
+             "layers run kernel by kernel, as Transformers writes them: gates keep both factors, and experts run "
+             "one after another"},
+            of.unfused_modules);
+        same.boolean({"quantised_inputs", "products with weights of 4 bits keep a copy of their input"},
+                     of.quantised_inputs);
+        same.boolean({"wide_logits", "logits are widened to 32 bits and copied one token further before the loss"},
+                     of.wide_logits);
+        same.sourced({"step_copies", "values per updated weight that the optimizer's kernels hold beside the states",
+                      false, 0, 16},
+                     Dimension::number, of.step_copies);
+        same.sourced(
+            {"idle", "freed blocks that the caching allocator keeps, over the memory of activations", false, 0, 4},
+            Dimension::fraction, of.idle);
+        same.sourced({"idle_sharded", "the same where ZeRO-3 gathers weights", false, 0, 4}, Dimension::fraction,
+                     of.idle_sharded);
+        same.sourced({"communicators", "memory of collective libraries where a job has several GPUs", false, 0, 1e12},
+                     Dimension::bytes, of.communicators);
+    });
     fields.sourced({"spread",
                     "standard deviation of log(needed / predicted memory), for the odds of running out (0: of all "
                     "software)",
