@@ -53,9 +53,9 @@ class Engine {
 
 /// What happens when the cache has no room for a step.
 enum class WhenFull : std::uint32_t {
-    stop,  ///< the batch ends here
-    skip,  ///< the next step is tried
-    preempt,  ///< the running request that was admitted last and is not in the batch starts anew later, and the step is tried again
+    stop,     ///< the batch ends here
+    skip,     ///< the next step is tried
+    preempt,  ///< the last admitted running request that is not in the batch is preempted, and the step is tried again
 };
 
 /// What a scheduler decides for one iteration. Orders are carried out in the order in which they are given.
@@ -65,7 +65,7 @@ class Plan {
     /// that. A waiting request is admitted, with what the prefix cache has of its prompt; the batch ends where no place is free,
     /// and nothing is admitted in an iteration in which something was preempted.
     virtual void run(std::uint64_t request, std::uint32_t tokens = 0, WhenFull when_full = WhenFull::stop) = 0;
-    /// A running request gives its blocks back and goes to the front of the queue; it computes anew what it had.
+    /// Preempts a running request: its blocks are freed, it goes to the front of the queue, and its tokens are recomputed later.
     virtual void preempt(std::uint64_t request) = 0;
 
   protected:

@@ -179,6 +179,11 @@ TEST_CASE("code is loaded only when the command line allows it") {
     CHECK((other.code == 2 && other.text.find("'from' is") != std::string::npos));
     const Outcome nobody = outcome_of(folder, service("kind: outside, from: socket", kCases[0].engine));
     CHECK((nobody.code == 2 && nobody.text.find("serve-clock") != std::string::npos));
+    for (const char* extra : {"from: none.jsonl, parameters: x", "from: none.so, class: X", "from: socket, class: X"}) {
+        const Outcome ignored = outcome_of(folder, service(std::string("kind: outside, ") + extra, kCases[0].engine));
+        CHECK_MESSAGE((ignored.code == 2 && ignored.text.find("has no effect without") != std::string::npos),
+                      ignored.text);
+    }
     const Outcome without = outcome_of(folder, service("kind: outside", kCases[0].engine));
     CHECK((without.code == 2 && without.text.find("from") != std::string::npos));
 }
@@ -264,6 +269,14 @@ TEST_CASE("a process that never comes to the socket, or greets in another protoc
     if (!has_python()) {
         return;
     }
+    const std::string plain = folder.file("plain.yaml", service("kind: chunked-prefill", kCases[0].engine));
+    const Outcome unasked =
+        shell_command(fmt::format("( python3 -c 'import sys, threading; sys.path[:0] = [\"{0}/workloads/outside\"]; "
+                                  "import host; host.Host().meet(\"{1}\", threading.Event())' & "
+                                  "{2} serve-clock {3} --socket {1} --quiet --json -; code=$?; wait; exit $code )",
+                                  ORRERY_SOURCE_DIR, socket, orrery_program(), plain));
+    CHECK_MESSAGE((unasked.code == 2 && unasked.text.find("no policy of this scenario") != std::string::npos),
+                  unasked.text);
     const Outcome rude = shell_command(fmt::format(
         "( python3 -c 'import socket, time\n"
         "for _ in range(2000):\n"

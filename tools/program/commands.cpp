@@ -157,6 +157,10 @@ void prepare_policies(const CommandLine& line) {
 
 void say_decisions(const CommandLine& line) {
     const outside::Session& session = outside::session();
+    if (session.clock != nullptr && !session.clock->used()) {
+        throw ConfigError("no policy of this scenario is decided over the socket ('kind: outside' with 'from: socket')",
+                          ErrorCode::command_line);
+    }
     if (session.decisions > 0 && !line.quiet()) {
         const double each =
             std::chrono::duration<double>(session.deciding).count() / static_cast<double>(session.decisions);

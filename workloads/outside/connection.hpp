@@ -27,6 +27,8 @@ class Connection {
     /// Exchanges versions. `decides`: "scheduler", "router"; throws ConfigError when the other end does not decide that. The first call
     /// greets.
     void require(const std::string& decides);
+    /// Whether anything was required.
+    [[nodiscard]] bool used() const { return !decides_.empty(); }
     /// Sends a line. Throws ConfigError when the other end has gone, or does not read for longer than the timeout.
     void send(std::string_view line);
     /// The next line from there, good until the next call. Throws ConfigError when none comes in time, or it is too long.

@@ -53,6 +53,21 @@ std::string extension_of(const std::string& from) {
 
 }  // namespace
 
+void PolicySource::describe(Fields& fields) {
+    fields.text({"from",
+                 "a shared object (.so), Python (.py), a recording of decisions (.jsonl), or socket; code needs "
+                 "--allow-policies",
+                 true},
+                from);
+    const std::string extension = extension_of(from);
+    fields.when(extension == ".py", "a policy in Python ('from' ends in .py)", [&](Fields& same) {
+        same.text({"class", "name of the class in Python, where the file has several"}, class_name);
+    });
+    fields.when(extension != ".jsonl", "a policy that decides ('from' is no recording)", [&](Fields& same) {
+        same.text({"parameters", "text that the policy is made with"}, parameters);
+    });
+}
+
 Policies::Policies(std::function<std::string(const std::string&)> file) : file_(std::move(file)) {}
 Policies::~Policies() = default;
 
@@ -81,14 +96,13 @@ std::shared_ptr<Recording> Policies::recording(const std::string& path) {
     return one;
 }
 
-std::unique_ptr<policy::Scheduler> Policies::scheduler(const PolicySource& source, std::uint32_t number) {
+std::unique_ptr<policy::Scheduler> Policies::scheduler(const PolicySource& source) {
     const std::string extension = extension_of(source.from);
     if (source.from == "socket" || extension == ".py") {
         return remote_scheduler(connection(source, "scheduler"), source.parameters);
     }
     const std::string path = file_(source.from);
     if (extension == ".jsonl") {
-        (void)number;
         return recorded_scheduler(recording(path));
     }
     if (extension != ".so") {

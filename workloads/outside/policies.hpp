@@ -2,6 +2,7 @@
 // Policies from outside by what a scenario names: a shared object, a class in Python, a process at a socket, or a recording.
 
 #include "include/orrery/policy.hpp"
+#include "sim/config/fields.hpp"
 #include "workloads/outside/decisions.hpp"
 
 #include <functional>
@@ -16,6 +17,10 @@ struct PolicySource {
     std::string from;        ///< a path that ends in .so, .py or .jsonl, or "socket"
     std::string class_name;  ///< of Python; empty: the only one in the file
     std::string parameters;  ///< text for the policy
+
+    void describe(Fields& fields);
+    /// The path; null: there is none.
+    [[nodiscard]] std::string* file() { return from == "socket" ? nullptr : &from; }
 };
 
 class Connection;
@@ -26,8 +31,8 @@ class Policies {
     /// `file`: where a path of the scenario lies.
     explicit Policies(std::function<std::string(const std::string&)> file);
     ~Policies();
-    /// Both throw ConfigError where there is no such policy, or its code may not be loaded. `number`: of the replica, or of the router.
-    [[nodiscard]] std::unique_ptr<policy::Scheduler> scheduler(const PolicySource& source, std::uint32_t number);
+    /// Both throw ConfigError where there is no such policy, or its code may not be loaded. `number`: of the router.
+    [[nodiscard]] std::unique_ptr<policy::Scheduler> scheduler(const PolicySource& source);
     [[nodiscard]] std::unique_ptr<policy::Router> router(const PolicySource& source, std::uint32_t number);
 
   private:

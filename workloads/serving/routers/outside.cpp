@@ -34,21 +34,8 @@ class View final : public policy::Replicas {
 /// A policy of the user's own (include/orrery/policy.hpp).
 class Outside final : public Router {
   public:
-    struct Parameters {
-        outside::PolicySource source;
-        void describe(Fields& fields) {
-            fields.text(
-                {"from",
-                 "a shared object (.so), Python (.py), a recording of decisions (.jsonl), or socket; code needs "
-                 "--allow-policies",
-                 true},
-                source.from);
-            fields.text({"class", "name of the class in Python, where the file has several"}, source.class_name);
-            fields.text({"parameters", "text that the policy is made with"}, source.parameters);
-        }
-        std::string* file() { return source.from == "socket" ? nullptr : &source.from; }
-    };
-    explicit Outside(const Parameters& own) : source_(own.source) {}
+    using Parameters = outside::PolicySource;
+    explicit Outside(const Parameters& own) : source_(own) {}
     [[nodiscard]] RouterNeeds needs() const override { return {.outside = true}; }
     void attach(outside::Policies& policies, std::uint32_t number) override {
         policy_ = policies.router(source_, number);

@@ -66,24 +66,11 @@ class Collector final : public policy::Plan {
 /// taken as ChunkedPrefill takes them.
 class Outside final : public Scheduler {
   public:
-    struct Parameters {
-        outside::PolicySource source;
-        void describe(Fields& fields) {
-            fields.text(
-                {"from",
-                 "a shared object (.so), Python (.py), a recording of decisions (.jsonl), or socket; code needs "
-                 "--allow-policies",
-                 true},
-                source.from);
-            fields.text({"class", "name of the class in Python, where the file has several"}, source.class_name);
-            fields.text({"parameters", "text that the policy is made with"}, source.parameters);
-        }
-        std::string* file() { return source.from == "socket" ? nullptr : &source.from; }
-    };
-    explicit Outside(const Parameters& own) : source_(own.source) {}
+    using Parameters = outside::PolicySource;
+    explicit Outside(const Parameters& own) : source_(own) {}
     [[nodiscard]] SchedulerNeeds needs() const override { return {.outside = true}; }
     void attach(const SchedulerPlace& place) override {
-        policy_ = place.policies.scheduler(source_, place.replica);
+        policy_ = place.policies.scheduler(source_);
         number_ = place.replica;
         now_ = place.now;
     }
