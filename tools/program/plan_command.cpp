@@ -180,7 +180,7 @@ int command_plan(const CommandLine& line, const DataDirectory& data) {
     if (line.has("output")) {
         write_best_scenario(
             line, data, {}, best_assignments(search),
-            fmt::format("{} with the best of {} plans: {}, {:.4g} s an iteration.", line.arguments[0], search.listed,
+            fmt::format("{} with the best of {} plans: {}, {:.4g} s per iteration.", line.arguments[0], search.listed,
                         describe_plan(search.ranked.front().plan), search.ranked.front().iteration_s));
     }
     if (line.quiet() || line.text("json") == "-" || line.text("output") == "-") {
