@@ -4,7 +4,7 @@
 #include "sim/base/text.hpp"
 #include "sim/record/facts_table.hpp"
 #include "tools/driver/kinds/serving.hpp"
-#include "validation/statistics.hpp"
+#include "validation/memory_group.hpp"
 #include "validation/validate.hpp"
 
 #include <fmt/format.h>
@@ -64,35 +64,6 @@ Start start_of(const Scenario& scenario) {
     return out;
 }
 
-/// Errors of a group of rows.
-struct Group {
-    std::vector<double> errors;  ///< signed
-    std::size_t right = 0;       ///< starts and refusals
-    std::size_t rows = 0;
-
-    [[nodiscard]] double median() const {
-        std::vector<double> sizes;
-        for (const double error : errors) {
-            sizes.push_back(std::abs(error));
-        }
-        return statistics_of(std::move(sizes)).median_bias;
-    }
-    [[nodiscard]] double within() const {
-        const auto inside =
-            std::count_if(errors.begin(), errors.end(), [](double error) { return std::abs(error) <= kBand; });
-        return errors.empty() ? 100 : 100.0 * static_cast<double>(inside) / static_cast<double>(errors.size());
-    }
-    [[nodiscard]] double answered() const { return 100.0 * static_cast<double>(right) / static_cast<double>(rows); }
-    [[nodiscard]] std::vector<std::string> cells(const std::string& name) const {
-        return {name,
-                std::to_string(rows),
-                fmt::format("{:.1f} %", median()),
-                fmt::format("{:+.1f} %", statistics_of(errors).median_bias),
-                fmt::format("{:.0f} %", within()),
-                fmt::format("{:.0f} %", answered())};
-    }
-};
-
 std::string shown(double value, const char* unit) {
     return value > 0 ? fmt::format("{:.{}f}{}", value, *unit == '\0' ? 0 : 2, unit) : "";
 }
@@ -106,7 +77,7 @@ std::string part(const FactsRow& row, const std::string& column, double bytes) {
 
 Comparison validate_engine_memory(const DataDirectory& data, const Terminal& terminal, bool points) {
     Comparison out{"engine-memory", "tokens of an engine's cache", "Logged at start.", "", {"engine"}, {}, {}};
-    std::map<std::string, Group> groups;
+    std::map<std::string, MemoryGroup> groups;
     std::map<std::string, int> left_out;
     std::vector<std::vector<std::string>> table;
     for (const FactsRow& row : read_facts_table(data.path("validation/serving/memory.csv"), ';')) {
@@ -126,7 +97,7 @@ Comparison validate_engine_memory(const DataDirectory& data, const Terminal& ter
         const double predicted = tokens ? start.tokens : start.rank.pool;
         const bool scored = !refused && measured > 0;
         for (const std::string& name : {std::string("all"), engine, std::string(half ? "for fitting" : "held back")}) {
-            Group& group = groups[name];
+            MemoryGroup& group = groups[name];
             ++group.rows;
             group.right += refused == !start.refused.empty() ? 1 : 0;
             if (scored) {
@@ -152,7 +123,7 @@ Comparison validate_engine_memory(const DataDirectory& data, const Terminal& ter
     }
     std::vector<std::vector<std::string>> rows;
     for (const auto& [name, group] : groups) {
-        rows.push_back(group.cells(name));
+        rows.push_back(group.cells(name, kBand));
     }
     const std::vector<std::string> columns = {"engine", "rows",        "median error",
                                               "bias",   "within 10 %", "start or refusal right"};
@@ -165,11 +136,11 @@ Comparison validate_engine_memory(const DataDirectory& data, const Terminal& ter
     }
     terminal.heading("rows left out");
     terminal.table({"rows", "reason"}, excluded);
-    const Group& all = groups["all"];
+    const MemoryGroup& all = groups["all"];
     out.scores = {{"rows", static_cast<double>(all.rows), ""},
                   {"error_median", all.median(), "%"},
                   {"error_held_back", groups["held back"].median(), "%"},
-                  {"within_10", all.within(), "%"},
+                  {"within_10", all.within(kBand), "%"},
                   {"starts_right", all.answered(), "%"}};
     return out;
 }

@@ -3,7 +3,7 @@
 #include "sim/base/text.hpp"
 #include "sim/record/facts_table.hpp"
 #include "tools/driver/kinds/training.hpp"
-#include "validation/statistics.hpp"
+#include "validation/memory_group.hpp"
 #include "validation/training/points.hpp"
 #include "validation/validate.hpp"
 #include "workloads/training/memory/memory.hpp"
@@ -73,35 +73,6 @@ Peak peak_of(const MemoryRow& row) {
     return out;
 }
 
-/// Errors of a group of rows.
-struct Group {
-    std::vector<double> errors;  ///< signed
-    std::size_t right = 0;       ///< fits or not
-    std::size_t rows = 0;
-
-    [[nodiscard]] double median() const {
-        std::vector<double> sizes;
-        for (const double error : errors) {
-            sizes.push_back(std::abs(error));
-        }
-        return statistics_of(std::move(sizes)).median_bias;
-    }
-    [[nodiscard]] double within() const {
-        const auto inside =
-            std::count_if(errors.begin(), errors.end(), [](double error) { return std::abs(error) <= kBand; });
-        return errors.empty() ? 100 : 100.0 * static_cast<double>(inside) / static_cast<double>(errors.size());
-    }
-    [[nodiscard]] double answered() const { return 100.0 * static_cast<double>(right) / static_cast<double>(rows); }
-    [[nodiscard]] std::vector<std::string> cells(const std::string& name) const {
-        return {name,
-                std::to_string(rows),
-                errors.empty() ? "" : fmt::format("{:.1f} %", median()),
-                errors.empty() ? "" : fmt::format("{:+.1f} %", statistics_of(errors).median_bias),
-                errors.empty() ? "" : fmt::format("{:.0f} %", within()),
-                fmt::format("{:.0f} %", answered())};
-    }
-};
-
 std::vector<MemoryRow> rows_of(const DataDirectory& data, std::map<std::string, int>& left_out) {
     std::vector<MemoryRow> out;
     for (const FactsRow& row : read_facts_table(data.path("validation/training/memory.csv"), ';')) {
@@ -133,7 +104,7 @@ Comparison validate_training_memory(const DataDirectory& data, const Terminal& t
                    {"software"},
                    {},
                    {}};
-    std::map<std::string, Group> groups;
+    std::map<std::string, MemoryGroup> groups;
     std::map<std::string, int> left_out;
     std::vector<std::vector<std::string>> table;
     for (const MemoryRow& row : rows_of(data, left_out)) {
@@ -143,7 +114,7 @@ Comparison validate_training_memory(const DataDirectory& data, const Terminal& t
         const bool scored = !row.fails && row.measured > 0;
         const std::string source = row.group.substr(0, row.group.find_first_of("/#"));
         for (const std::string& name : {std::string("all"), source, std::string(half ? "for fitting" : "held back")}) {
-            Group& group = groups[name];
+            MemoryGroup& group = groups[name];
             ++group.rows;
             group.right += row.fails == (peak.odds > 0.5) ? 1 : 0;
             if (scored) {
@@ -171,7 +142,7 @@ Comparison validate_training_memory(const DataDirectory& data, const Terminal& t
     }
     std::vector<std::vector<std::string>> rows;
     for (const auto& [name, group] : groups) {
-        rows.push_back(group.cells(name));
+        rows.push_back(group.cells(name, kBand));
     }
     const std::vector<std::string> columns = {"source", "rows",        "median error",
                                               "bias",   "within 12 %", "fits or not right"};
@@ -184,11 +155,11 @@ Comparison validate_training_memory(const DataDirectory& data, const Terminal& t
     }
     terminal.heading("rows left out");
     terminal.table({"rows", "reason"}, excluded);
-    const Group& all = groups["all"];
+    const MemoryGroup& all = groups["all"];
     out.scores = {{"rows", static_cast<double>(all.rows), ""},
                   {"error_median", all.median(), "%"},
                   {"error_held_back", groups["held back"].median(), "%"},
-                  {"within_12", all.within(), "%"},
+                  {"within_12", all.within(kBand), "%"},
                   {"fits_right", all.answered(), "%"}};
     return out;
 }
