@@ -3,7 +3,7 @@
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
-# What the build needs, by Debian package. README.md says why each is there.
+# What the build needs, by Debian package. CONTRIBUTING.md says why each is there.
 packages=(g++ cmake ninja-build libboost-dev libboost-program-options-dev libyaml-cpp-dev
           libfmt-dev nlohmann-json3-dev doctest-dev libsimgrid-dev libprotobuf-dev libsqlite3-dev libeigen3-dev coinor-libcbc-dev
           liblzma-dev libzstd-dev zlib1g-dev libjs-chart.js)

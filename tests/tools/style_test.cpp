@@ -5,9 +5,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <regex>
 #include <set>
+#include <sstream>
+#include <string>
+#include <vector>
 
 namespace {
 
@@ -281,4 +285,81 @@ TEST_CASE("a scenario asks one question in at most 60 lines and says so in its f
             CHECK_MESSAGE(lines <= 60, entry.path().string());
         }
     }
+}
+
+namespace {
+
+std::string document(const std::string& name) {
+    std::ifstream stream(std::string(ORRERY_SOURCE_DIR) + "/" + name);
+    return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+}
+
+std::size_t words_of(const std::string& text) {
+    std::istringstream stream(text);
+    return static_cast<std::size_t>(
+        std::distance(std::istream_iterator<std::string>(stream), std::istream_iterator<std::string>()));
+}
+
+// Paragraphs and items of lists; without code, tables, headings and pictures.
+std::vector<std::string> prose_of(const std::string& text) {
+    std::vector<std::string> out(1);
+    std::istringstream stream(text);
+    bool code = false;
+    for (std::string line; std::getline(stream, line);) {
+        const bool fence = line.rfind("```", 0) == 0;
+        code = fence ? !code : code;
+        if (fence || code || line.empty() || line.find_first_of("|#!") == 0) {
+            out.emplace_back();
+            continue;
+        }
+        if (line.rfind("- ", 0) == 0) {
+            out.emplace_back();
+        }
+        out.back() += line + " ";
+    }
+    return out;
+}
+
+}  // namespace
+
+TEST_CASE("README is read in two minutes: at most 120 lines, cells of 20 words and sentences of 35") {
+    const std::string text = document("README.md");
+    CHECK(std::count(text.begin(), text.end(), '\n') <= 120);
+    std::istringstream stream(text);
+    for (std::string line; std::getline(stream, line);) {
+        if (line.rfind('|', 0) == 0) {
+            std::istringstream cells(line);
+            for (std::string cell; std::getline(cells, cell, '|');) {
+                CHECK_MESSAGE(words_of(cell) <= 20, "a long cell: " << cell);
+            }
+        }
+    }
+    std::size_t sentences = 0;
+    const std::regex end("[.:!?] ");
+    for (const std::string& part : prose_of(text)) {
+        for (std::sregex_token_iterator at(part.begin(), part.end(), end, -1); at != std::sregex_token_iterator();
+             ++at) {
+            CHECK_MESSAGE(words_of(*at) <= 35, "a long sentence: " << std::string(*at));
+            ++sentences;
+        }
+    }
+    CHECK(sentences > 20);
+}
+
+TEST_CASE("links of the documents lead to files") {
+    const std::regex link("\\]\\(([^)#]+)(#[^)]*)?\\)");
+    std::size_t links = 0;
+    for (const std::string name : {"README.md", "CONTRIBUTING.md", "THIRD_PARTY.md", "AGENTS.md", "scenarios/README.md",
+                                   "scenarios/CAPABILITIES.md", "validation/README.md"}) {
+        const std::string text = document(name);
+        CHECK_MESSAGE(!text.empty(), name);
+        const auto folder = (std::filesystem::path(ORRERY_SOURCE_DIR) / name).parent_path();
+        for (std::sregex_iterator at(text.begin(), text.end(), link); at != std::sregex_iterator(); ++at) {
+            const std::string target = (*at)[1];
+            CHECK_MESSAGE((target.rfind("http", 0) == 0 || std::filesystem::exists(folder / target)),
+                          name << " links to " << target);
+            ++links;
+        }
+    }
+    CHECK(links > 20);
 }

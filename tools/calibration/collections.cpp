@@ -23,10 +23,11 @@ void require_profiles(const std::string& directory) {
     const auto& collectives = public_collectives();
     if (std::none_of(kernels.begin(), kernels.end(), there) &&
         std::none_of(collectives.begin(), collectives.end(), [&](const auto& table) { return there(table.profile); })) {
-        throw ConfigError({Diagnostic{
-            directory, 0, 0,
-            fmt::format("holds none of the public profiles, such as {} (README.md, Raw data)", kernels.front().path),
-            ErrorCode::unreadable_file}});
+        throw ConfigError(
+            {Diagnostic{directory, 0, 0,
+                        fmt::format("holds none of the public profiles, such as {} (CONTRIBUTING.md, Raw data)",
+                                    kernels.front().path),
+                        ErrorCode::unreadable_file}});
     }
 }
 
