@@ -87,8 +87,9 @@ static void describe(Fields& fields, PowerBudget& power) {
     fields.quantity({"cluster", "power limit of all nodes together; 0 W: none", false, 0, 1e12}, Dimension::power,
                     power.cluster);
     fields.quantity({"beside", "power of a node beside its GPUs", false, 0, 1e6}, Dimension::power, power.beside);
-    fields.enumeration({"sharing", "each GPU its equal share, or what some cannot draw goes to the others"},
-                       {"equal", "demand"}, power.sharing);
+    fields.enumeration(
+        {"sharing", "how GPUs share the budget: equal shares, or by demand, where what one cannot draw goes to others"},
+        {"equal", "demand"}, power.sharing);
 }
 
 // Those that can draw least are served first: whom an equal share of what is left suffices takes no more than he can.
@@ -125,7 +126,8 @@ void describe(Fields& fields, ClusterSpec& cluster) {
     const bool written = cluster.mixed;  // by a visitor that does not read: nodes are those of the groups
     std::int64_t none = 0;
     fields.integer({"nodes", "number of nodes", false, 0, 1'000'000}, written ? none : cluster.nodes);
-    fields.integer({"hosts", "instead of nodes: bare hosts with one NIC each", false, 0, 1'000'000}, cluster.hosts);
+    fields.integer({"hosts", "number of bare hosts with one NIC each, in place of nodes", false, 0, 1'000'000},
+                   cluster.hosts);
     bool one_kind = !written && (cluster.has_node || cluster.nodes > 0);
     fields.optional({"node", "hardware of a node: a preset or its parts"}, kNodePresets, one_kind,
                     [&](Fields& inner) { describe(inner, cluster.node); });

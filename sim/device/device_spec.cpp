@@ -107,8 +107,8 @@ void describe(Fields& fields, DeviceSpec& device) {
     fields.sourced(
         {"streaming_start", "start of a streaming kernel that follows another (0: as launch)", false, 0, 1e-3},
         Dimension::time, device.streaming_start);
-    fields.sourced({"graph_launch", "the same inside a replayed graph (0: as launch)", false, 0, 1e-3}, Dimension::time,
-                   device.graph_launch);
+    fields.sourced({"graph_launch", "gap between kernels of a replayed graph (0: as launch)", false, 0, 1e-3},
+                   Dimension::time, device.graph_launch);
     fields.sourced({"host_bandwidth", "copies from and to pinned host memory, each way", false, 0, 1e13},
                    Dimension::rate, device.host_bandwidth);
     fields.sourced({"tdp", "board power limit", false, 0, 1e5}, Dimension::power, device.tdp);
@@ -147,9 +147,12 @@ void describe(Fields& fields, DeviceSpec& device) {
         Dimension::fraction, device.speed_spread);
     constexpr TableKind kKernels{"models/data/kernels", ""};
     fields.table({"kernels", "fitted kernels (a folder of models/data/kernels)"}, kKernels, device.kernels);
-    fields.table({"sibling_kernels", "the same of a sibling, for kernels that the device's own folder lacks"}, kKernels,
-                 device.sibling_kernels);
-    fields.table({"attention_kernels", "the same for attention, where it differs"}, kKernels, device.attention_kernels);
+    fields.table(
+        {"sibling_kernels", "fitted kernels of a related device, used where the device's own folder lacks a kernel"},
+        kKernels, device.sibling_kernels);
+    fields.table(
+        {"attention_kernels", "fitted kernels of attention, where they are not those of the device's own folder"},
+        kKernels, device.attention_kernels);
 }
 
 }  // namespace orrery::device

@@ -48,8 +48,8 @@ void describe_recovery(Fields& fields, ServiceRecovery& recovery, const ServiceF
                 });
     fields.when(faults.meets({FaultKind::hang, FaultKind::link_down, FaultKind::link_flap}),
                 "faults that let replicas hang", [&](Fields& same) {
-                    same.quantity({"timeout", "the same of a replica that hangs", false, 0, 1e6}, Dimension::time,
-                                  recovery.timeout_s);
+                    same.quantity({"timeout", "time until the router knows that a replica hangs", false, 0, 1e6},
+                                  Dimension::time, recovery.timeout_s);
                 });
     fields.when(faults.meets({FaultKind::corruption}), "a corruption", [&](Fields& same) {
         same.quantity({"corruption",

@@ -36,11 +36,12 @@ void describe(Fields& fields, TransportSpec& t) {
             same.integer(
                 {"reorder", "packets beyond a gap that prove a loss; 0: 3 on one path, else by time", false, 0, 1e6},
                 t.reorder);
-            same.quantity({"reorder_time",
-                           "with many paths, a packet counts as lost when one sent this much later has arrived; 0 s: a "
-                           "smoothed round trip, and never with trimming",
-                           false, 0, 1},
-                          Dimension::time, t.reorder_time);
+            same.quantity(
+                {"reorder_time",
+                 "delay after which a packet counts as lost once a later one has arrived, with many paths; 0 s: "
+                 "a smoothed round trip, and never with trimming",
+                 false, 0, 1},
+                Dimension::time, t.reorder_time);
         },
         Unmet::noted);
     fields.when(
@@ -101,8 +102,10 @@ static void describe(Fields& fields, QueueSpec& q, bool pauses) {
                      false, 0, 4e9},
                     Dimension::bytes, q.credits);
     fields.when(q.credits > 0, "links with credits", [&](Fields& same) {
-        same.boolean({"dateline", "with credits: each class gets a second lane beyond the last place of a ring"},
-                     q.dateline);
+        same.boolean(
+            {"dateline",
+             "second lane for each class beyond the last place of a ring, which keeps credits free of deadlock"},
+            q.dateline);
     });
 }
 

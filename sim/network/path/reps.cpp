@@ -17,8 +17,9 @@ class Reps final : public Oblivious {
         double freeze = 10e-3;  ///< s
         void describe(Fields& fields) {
             Oblivious::Parameters::describe(fields);
-            fields.quantity({"reps_freeze", "after a timeout a flow keeps to paths it has heard of", false, 0, 1},
-                            Dimension::time, freeze);
+            fields.quantity(
+                {"reps_freeze", "time after a timeout during which a flow keeps to paths that delivered", false, 0, 1},
+                Dimension::time, freeze);
         }
     };
     explicit Reps(const Parameters& own)

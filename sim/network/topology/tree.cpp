@@ -306,7 +306,8 @@ struct TreeParameters {
             {"nodes_per_leaf", "nodes that share a leaf switch (or a group of rail leaves)", false, 1, 65536},
             nodes_per_leaf);
         fields.integer(
-            {"hosts_per_leaf", "the same for clusters given in hosts (0: as nodes_per_leaf)", false, 0, 65536},
+            {"hosts_per_leaf", "hosts that share a leaf switch, in clusters given in hosts (0: as nodes_per_leaf)",
+             false, 0, 65536},
             hosts_per_leaf);
         fields.integer({"rails", "leaf switches that the NICs of one node spread over", false, 1, 1024}, rails);
         fields.integer(

@@ -63,9 +63,10 @@ class Dcqcn final : public Transport {
             fields.quantity({"dcqcn_increase", "additive increase", false, 0, 1e13}, Dimension::rate, increase);
             fields.quantity({"dcqcn_hyper", "hyper increase", false, 0, 1e13}, Dimension::rate, hyper);
             fields.quantity({"dcqcn_min_rate", "no rate falls below", false, 1, 1e13}, Dimension::rate, min_rate);
-            fields.boolean(
-                {"dcqcn_clamp", "each notification sets the rate recovered to; else the first after an increase"},
-                clamp);
+            fields.boolean({"dcqcn_clamp",
+                            "every notification sets the rate that recovery returns to; otherwise only the first after "
+                            "an increase"},
+                           clamp);
             fields.quantity({"dcqcn_notification", "least time between notifications of a flow", false, 0, 1},
                             Dimension::time, notification);
         }

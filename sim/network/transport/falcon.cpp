@@ -48,13 +48,13 @@ class Falcon final : public Transport {
             fields.quantity({"falcon_probe", "least time without news until a tail loss probe; 0 s: none", false, 0, 1},
                             Dimension::time, probe);
             fields.integer({"falcon_plb",
-                            "with paths windowed: consecutive windows under load after which a path changes; 0: paths "
-                            "never change",
+                            "consecutive windows under load after which a path changes; 0: paths never change (needs "
+                            "network.paths: windowed)",
                             false, 0, 255},
                            plb);
             fields.integer(
-                {"falcon_plb_idle",
-                 "the same for a path that has nothing under way when a packet takes it; 0: as others", false, 0, 255},
+                {"falcon_plb_idle", "consecutive windows under load after which an idle path changes; 0: as falcon_plb",
+                 false, 0, 255},
                 idle);
         }
     };

@@ -37,7 +37,7 @@ void describe(Fields& fields, CollectiveSpec& spec) {
 }
 
 void describe(Fields& fields, TrafficSpec& spec) {
-    fields.text({"flows", "instead of a pattern: a file of flows (CSV src,dst,bytes,start,after,class; or .cm)"},
+    fields.text({"flows", "file of flows, in place of a pattern (CSV src,dst,bytes,start,after,class; or .cm)"},
                 spec.flows);
     fields.text({"class", "class of its traffic, one of network.classes; without it the first"}, spec.traffic_class);
     const bool all = fields.names_all();

@@ -44,8 +44,9 @@ void describe(Fields& fields, HostSpec& host) {
         fields.table({name, description}, {"models/data/kernels/*", ""}, set);
     };
     kernels("kernels", "set of kernels that it runs where a device has one of this name", host.kernels.all);
-    kernels("attention_kernels", "the same of attention alone, before that", host.kernels.attention);
-    kernels("expert_kernels", "the same of mixtures of experts alone, before that", host.kernels.experts);
+    kernels("attention_kernels", "set of kernels for attention, which goes before `kernels`", host.kernels.attention);
+    kernels("expert_kernels", "set of kernels for mixtures of experts, which goes before `kernels`",
+            host.kernels.experts);
     fields.boolean(
         {"compiled", "norms, rotary embeddings and activations take no longer than a kernel's start and their bytes"},
         host.compiled);
@@ -69,10 +70,11 @@ void describe(Fields& fields, HostSpec& host) {
         host.graph_regular);
     fields.section({"memory", "memory that the version takes of a device before it sizes its cache"},
                    [&](Fields& inner) { describe(inner, host.memory); });
-    describe(fields, "interval", "what runs of dense models were measured to leave; without it what all engines leave",
+    describe(fields, "interval",
+             "errors that runs of dense models were measured to leave; without it those of all engines",
              host.has_interval, host.interval);
-    describe(fields, "experts_interval", "the same of mixtures of experts", host.has_experts_interval,
-             host.experts_interval);
+    describe(fields, "experts_interval", "errors that runs of mixtures of experts were measured to leave",
+             host.has_experts_interval, host.experts_interval);
 }
 
 std::uint32_t graph_size(const HostSpec& host, std::uint32_t sequences) {

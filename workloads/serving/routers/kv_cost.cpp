@@ -22,7 +22,8 @@ class KvCost final : public Router {
                 {"overlap", "weight of the prompt's blocks that are not cached, to those in use", false, 0, 1000},
                 overlap);
             fields.number(
-                {"temperature", "of drawing replicas by softmax over their costs; 0: the least cost", false, 0, 100},
+                {"temperature", "temperature of the softmax over costs that replicas are drawn by; 0: the least cost",
+                 false, 0, 100},
                 temperature);
         }
     };

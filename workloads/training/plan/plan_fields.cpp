@@ -216,7 +216,7 @@ void describe_overlap(Fields& fields, PlanSpec& plan, const Shares& shares) {
                     {"none", "backward", "full", "tiles"}, plan.overlap_tensor);
             },
             Unmet::noted);
-        inner.boolean({"near_memory", "with tensor: tiles: memory adds arriving values to those that it holds"},
+        inner.boolean({"near_memory", "memory adds arriving values to those it holds (needs overlap.tensor: tiles)"},
                       plan.near_memory_sums);
         inner.when(
             plan.pipeline > 1, "pipeline stages (plan.pipeline above 1)",

@@ -28,7 +28,7 @@ void describe(Fields& fields, SoftwareSpec& software) {
          "that none of its time hides"},
         software.blocking_launches);
     fields.boolean(
-        {"waits_at_ends", "with overlap.pipeline, a stage waits for its sends while the pipeline fills and drains"},
+        {"waits_at_ends", "stages wait for their sends while the pipeline fills and drains (needs overlap.pipeline)"},
         software.waits_at_ends);
     fields.sourced({"step_overhead", "time per iteration beyond its passes", true, 0, 60}, Dimension::time,
                    software.step_overhead);
@@ -83,12 +83,16 @@ void describe(Fields& fields, SoftwareSpec& software) {
         {"communication_units", "SMs or CUs that a collective takes from the kernels beside it", false, 0, 1000},
         Dimension::number, software.communication_units);
     fields.sourced(
-        {"tensor_communication_units", "the same of collectives that overlap.tensor: full cuts", false, 0, 1000},
+        {"tensor_communication_units",
+         "SMs or CUs that a collective takes from the kernels beside it where overlap.tensor is full", false, 0, 1000},
         Dimension::number, software.tensor_communication_units);
     fields.sourced({"gradient_bucket", "weights whose gradients travel together (0: 40 million)", false, 0, 1e12},
                    Dimension::number, software.gradient_bucket);
-    fields.sourced({"gradient_bucket_per_rank", "the same per data-parallel rank, where that is more", false, 0, 1e9},
-                   Dimension::number, software.gradient_bucket_per_rank);
+    fields.sourced(
+        {"gradient_bucket_per_rank",
+         "weights per data-parallel rank whose gradients travel together, where that is more than gradient_bucket",
+         false, 0, 1e9},
+        Dimension::number, software.gradient_bucket_per_rank);
     fields.boolean({"fused_gradient_accumulation", "weight gradients are added in the GEMM's epilogue"},
                    software.fused_gradient_accumulation);
     fields.boolean({"fused_biases", "biases are added, and their gradients summed, by the kernels of products"},
@@ -103,8 +107,9 @@ void describe(Fields& fields, SoftwareSpec& software) {
     fields.boolean({"splits_heads",
                     "queries, keys and values are copied apart before fused attention, and their gradients together"},
                    software.splits_heads);
-    fields.boolean({"scatter_gather_pipeline", "each tensor-parallel rank sends its share between stages"},
-                   software.scatter_gather_pipeline);
+    fields.boolean(
+        {"scatter_gather_pipeline", "tensor-parallel ranks each send their share of an activation between stages"},
+        software.scatter_gather_pipeline);
     fields.integer({"gathers_per_layer", "collectives that ZeRO-3 gathers a layer's weights with", false, 1, 1000},
                    software.gathers_per_layer);
     fields.integer({"reductions_per_layer", "collectives that ZeRO-3 reduces a layer's gradients with", false, 1, 1000},
