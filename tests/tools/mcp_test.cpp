@@ -83,8 +83,22 @@ TEST_CASE("An MCP server answers the handshake in the revision of the client") {
             CHECK(tool["inputSchema"]["type"] == "object");
             CHECK(tool["description"].get<std::string>().size() > 20);
         }
-        CHECK(names == std::vector<std::string>{"run", "plan", "explain", "price", "validate", "help"});
+        CHECK(names ==
+              std::vector<std::string>{"run", "plan", "explain", "price", "validate", "help", "capacity", "init"});
     }
+}
+
+TEST_CASE("An agent writes a first scenario and asks how many requests it bears") {
+    const Json first =
+        result_of("init", {{"kind", "serving"}, {"gpus", 1}, {"device", "h100-sxm"}, {"model", "llama-3-8b"}});
+    REQUIRE(first["isError"] == false);
+    const std::string scenario = first["content"][0]["text"];
+    const Json found =
+        result_of("capacity", {{"scenario", scenario}, {"seeds", 1}, {"set", {{"requests.count", 300}}}});
+    INFO(found.dump());
+    REQUIRE(found["isError"] == false);
+    CHECK(found["structuredContent"]["capacity_rps"]["value"].get<double>() > 1);
+    CHECK(result_of("init", {{"kind", "serving"}, {"gpus", 1}, {"model", "no-such-model"}})["isError"] == true);
 }
 
 TEST_CASE("An MCP tool runs a scenario given as text, as an object or as a file, with overrides") {

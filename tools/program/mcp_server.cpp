@@ -3,6 +3,8 @@
 #include "sim/base/error.hpp"
 #include "sim/base/text.hpp"
 #include "tools/program/commands.hpp"
+#include "tools/program/mcp_resources.hpp"
+#include "tools/program/shallow_json.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -25,7 +27,6 @@ constexpr int kInternalError = -32603;
 constexpr int kResourceNotFound = -32002;  // of the Model Context Protocol
 
 constexpr std::array kRevisions = {"2024-11-05", "2025-03-26", "2025-06-18"};
-constexpr std::size_t kDeepest = 64;        // levels of JSON
 constexpr std::size_t kMostMessages = 100;  // in a batch
 
 // A request without a method of this server, or before its arguments are looked at.
@@ -45,31 +46,6 @@ std::string line_of(const Json& message) {
 
 Json failure(const Json& id, int code, const std::string& message) {
     return {{"jsonrpc", "2.0"}, {"id", id}, {"error", {{"code", code}, {"message", message}}}};
-}
-
-// Deep enough that what walks a value by recursion could run out of stack.
-bool too_deep(const std::string& text) {
-    std::size_t depth = 0;
-    bool in_string = false;
-    for (std::size_t i = 0; i < text.size(); ++i) {
-        const char c = text[i];
-        if (in_string) {
-            if (c == '\\') {
-                ++i;
-            } else if (c == '"') {
-                in_string = false;
-            }
-        } else if (c == '"') {
-            in_string = true;
-        } else if (c == '[' || c == '{') {
-            if (++depth > kDeepest) {
-                return true;
-            }
-        } else if ((c == ']' || c == '}') && depth > 0) {
-            --depth;
-        }
-    }
-    return false;
 }
 
 Json parsed(const std::string& line) {
@@ -143,11 +119,11 @@ static Json result_of(const McpServer::Run& run_for, const Json& id, const std::
         return Json::object();
     }
     if (method == "tools/list") {
-        return {{"tools", Json::parse(mcp_tools())}};
+        return {{"tools", Json::parse(command_tools(Audience::agents))}};
     }
     if (method == "tools/call") {
         const Json arguments = parameters.contains("arguments") ? parameters["arguments"] : Json::object();
-        return Json::parse(call_mcp_tool(string_in(parameters, "name"), arguments.dump(), run));
+        return Json::parse(call_command_tool(Audience::agents, string_in(parameters, "name"), arguments.dump(), run));
     }
     if (method == "resources/list") {
         return {{"resources", Json::parse(mcp_resources())}};
@@ -216,7 +192,8 @@ std::optional<std::string> McpServer::answer(const std::string& line) const {
         return std::nullopt;
     }
     if (too_deep(line)) {
-        return line_of(failure(nullptr, kParseError, fmt::format("a message may have at most {} levels", kDeepest)));
+        return line_of(
+            failure(nullptr, kParseError, fmt::format("a message may have at most {} levels", kDeepestJson)));
     }
     const Json message = Json::parse(line, nullptr, false);
     if (message.is_discarded()) {

@@ -4,7 +4,7 @@
 // Claims: every request is answered exactly once, no notification is, and no line ends the server. Protocol revisions
 // 2024-11-05, 2025-03-26 (with batches) and 2025-06-18. Source: modelcontextprotocol.io, specification.
 
-#include "tools/program/mcp_tools.hpp"
+#include "tools/program/command_tools.hpp"
 
 #include <functional>
 #include <optional>

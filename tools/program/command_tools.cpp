@@ -1,7 +1,7 @@
-#include "tools/program/mcp_tools.hpp"
+#include "tools/program/command_tools.hpp"
 
+#include "sim/base/error.hpp"
 #include "sim/base/text.hpp"
-#include "tools/driver/kind.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -366,6 +366,41 @@ Json validate_tool(const Arguments& arguments, const RunCommand& run) {
     return ended.code == 0 ? json_result({{"valid", true}, {"text", ended.output}}) : error_result(ended);
 }
 
+Json capacity_tool(const Arguments& arguments, const RunCommand& run) {
+    Words line{{"capacity", "--json=-"}, {}};
+    line.options(arguments, {"seed", "seeds", "attainment", "percentile"});
+    line.scenario(arguments);
+    const Invocation ended = run(line.words, line.input, arguments.limit_s());
+    const Json found = Json::parse(ended.output, nullptr, false);
+    return found.is_object() && ended.code == 0 ? json_result(found) : error_result(ended);
+}
+
+Json init_tool(const Arguments& arguments, const RunCommand& run) {
+    Words line{{"init"}, {}};
+    line.options(arguments, {"gpus", "device", "model"});
+    line.words.insert(line.words.end(), {"--", arguments.text("kind")});
+    const Invocation ended = run(line.words, line.input, arguments.limit_s());
+    return ended.code == 0 ? text_result(ended.output, false) : error_result(ended);
+}
+
+// The page that `run --report` writes.
+Json report_tool(const Arguments& arguments, const RunCommand& run) {
+    Words line{{"run", "--quiet", "--report=-"}, {}};
+    line.options(arguments, {"seed"});
+    line.scenario(arguments);
+    const Invocation ended = run(line.words, line.input, arguments.limit_s());
+    return ended.code <= 1 && !ended.output.empty() ? text_result(ended.output, false) : error_result(ended);
+}
+
+// The scenario with every key that it leaves out, as `run --resolved` writes it.
+Json resolve_tool(const Arguments& arguments, const RunCommand& run) {
+    Words line{{"run", "--quiet", "--dry-run", "--resolved=-"}, {}};
+    line.scenario(arguments);
+    const Invocation ended = run(line.words, line.input, arguments.limit_s());
+    const Json full = Json::parse(ended.output, nullptr, false);
+    return full.is_object() && ended.code == 0 ? json_result(full) : error_result(ended);
+}
+
 Json help_tool(const Arguments& arguments, const RunCommand& run) {
     std::vector<std::string> words = {"help", "--"};
     for (const char* name : {"topic", "key"}) {
@@ -384,17 +419,18 @@ Json help_tool(const Arguments& arguments, const RunCommand& run) {
                            : error_result(ended);
 }
 
-struct McpTool {
+struct CommandTool {
     Json description;
     Json (*call)(const Arguments&, const RunCommand&);
+    bool for_agents = true;
 };
 
-const std::vector<McpTool>& tool_table() {
+const std::vector<CommandTool>& tool_table() {
     const auto integer = [](const char* description) {
         return Json{{"type", "integer"}, {"minimum", 1}, {"maximum", 100'000}, {"description", description}};
     };
     const Json seed = {{"type", "integer"}, {"minimum", 0}, {"description", "Seed of all random streams."}};
-    static const std::vector<McpTool> kTools = {
+    static const std::vector<CommandTool> kTools = {
         {tool("run", "Simulate a scenario",
               "Simulates a scenario (training, serving, collective, network, replay, cluster or rl) and returns its "
               "metrics with units and, where calibrated, 90 % intervals, the breakdown of the time and notes.",
@@ -451,44 +487,35 @@ const std::vector<McpTool>& tool_table() {
               with(Json::object(), {{"topic", property("string", "What to explain.")},
                                     {"key", property("string", "A key of the kind named by 'topic'.")}}),
               {}),
-         help_tool}};
+         help_tool},
+        {tool("capacity", "Find the highest rate of requests",
+              "Finds the highest rate of requests that a serving scenario bears within its limits, with every rate "
+              "tried.",
+              with(scenario_properties(),
+                   {{"seed", seed},
+                    {"seeds", integer("Searches with so many seeds, for the confidence interval; 5 by default.")},
+                    {"attainment", property("number", "Share of requests that meet all limits; 0.9 by default.")},
+                    {"percentile", property("integer", "50, 90 or 99: of each limited metric, instead.")}}),
+              {}),
+         capacity_tool},
+        {tool("init", "Write a first scenario", "Writes a commented scenario that runs, from a few facts.",
+              with(Json::object(),
+                   {{"kind", property("string",
+                                      "training, collective, network, serving, cluster, rl, faults or disaggregated.")},
+                    {"gpus", integer("GPUs of the cluster (network: hosts).")},
+                    {"device", property("string", "Device or node, such as h100-sxm.")},
+                    {"model", property("string", "Model of training or serving, such as llama-3-8b.")}}),
+              {"kind"}),
+         init_tool},
+        {tool("report", "Draw a run",
+              "Simulates a scenario and returns the page of `run --report`: one HTML file that needs no network.",
+              with(scenario_properties(), {{"seed", seed}}), {}),
+         report_tool, false},
+        {tool("resolve", "Resolve a scenario",
+              "Checks a scenario without running it and returns it with every key that it leaves out.",
+              with(scenario_properties(), {}), {}),
+         resolve_tool, false}};
     return kTools;
-}
-
-struct McpResource {
-    std::string uri, name, description, type;
-    std::vector<std::string> command;
-};
-
-std::vector<McpResource> resource_table() {
-    std::vector<McpResource> out = {{"orrery://schema/scenario",
-                                     "scenario schema",
-                                     "JSON Schema of scenarios of all kinds",
-                                     "application/schema+json",
-                                     {"schema"}},
-                                    {"orrery://schema/sweep",
-                                     "sweep schema",
-                                     "JSON Schema of sweeps",
-                                     "application/schema+json",
-                                     {"schema", "sweep"}},
-                                    {"orrery://schema/summary",
-                                     "summary schema",
-                                     "JSON Schema of what a run returns",
-                                     "application/schema+json",
-                                     {"schema", "summary"}},
-                                    {"orrery://reference",
-                                     "reference",
-                                     "Reference of the scenario language",
-                                     "text/markdown",
-                                     {"help", "reference"}}};
-    for (const std::string& kind : scenario_kind_names()) {
-        out.push_back({"orrery://schema/" + kind,
-                       kind + " schema",
-                       "JSON Schema of scenarios of kind " + kind,
-                       "application/schema+json",
-                       {"schema", kind}});
-    }
-    return out;
 }
 
 // A command's output may hold any bytes of files.
@@ -498,17 +525,23 @@ std::string text_of(const Json& value) {
 
 }  // namespace
 
-std::string mcp_tools() {
+std::string command_tools(Audience audience) {
     Json out = Json::array();
-    for (const McpTool& one : tool_table()) {
-        out.push_back(one.description);
+    for (const CommandTool& one : tool_table()) {
+        if (one.for_agents || audience == Audience::programs) {
+            out.push_back(one.description);
+        }
     }
     return text_of(out);
 }
 
-std::string call_mcp_tool(const std::string& name, const std::string& arguments, const RunCommand& run) {
+std::string call_command_tool(Audience audience, const std::string& name, const std::string& arguments,
+                              const RunCommand& run) {
     std::vector<std::string> names;
-    for (const McpTool& one : tool_table()) {
+    for (const CommandTool& one : tool_table()) {
+        if (!one.for_agents && audience == Audience::agents) {
+            continue;
+        }
         names.push_back(one.description["name"].get<std::string>());
         if (names.back() == name) {
             const Json given = Json::parse(arguments);
@@ -516,26 +549,6 @@ std::string call_mcp_tool(const std::string& name, const std::string& arguments,
         }
     }
     throw InvalidParams(fmt::format("unknown tool '{}'; it is one of {}", printable(name), fmt::join(names, ", ")));
-}
-
-std::string mcp_resources() {
-    Json out = Json::array();
-    for (const McpResource& one : resource_table()) {
-        out.push_back({{"uri", one.uri}, {"name", one.name}, {"description", one.description}, {"mimeType", one.type}});
-    }
-    return text_of(out);
-}
-
-std::string read_mcp_resource(const std::string& uri, const RunCommand& run) {
-    for (const McpResource& one : resource_table()) {
-        if (one.uri == uri) {
-            const Invocation ended = run(one.command, "", kDefaultLimit);
-            ORRERY_ASSERT(ended.code == 0);
-            return text_of(
-                {{"contents", Json::array({Json{{"uri", uri}, {"mimeType", one.type}, {"text", ended.output}}})}});
-        }
-    }
-    throw InvalidParams(fmt::format("unknown resource '{}'", printable(uri)));
 }
 
 }  // namespace orrery::program
