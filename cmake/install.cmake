@@ -1,9 +1,11 @@
 # `cmake --install` gives a relocatable tree: bin/orrery finds share/orrery beside it.
 include(GNUInstallDirs)
 install(TARGETS orrery RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-if(TARGET orrery-simgrid)
-  install(TARGETS orrery-simgrid RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-endif()
+foreach(beside orrery-simgrid orrery-service)
+  if(TARGET ${beside})
+    install(TARGETS ${beside} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  endif()
+endforeach()
 foreach(folder
     models/data topologies/data workloads/data scenarios
     validation/training validation/collectives validation/compute validation/devices validation/energy

@@ -6,7 +6,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # What the build needs, by Debian package. CONTRIBUTING.md says why each is there.
 packages=(g++ cmake ninja-build libboost-dev libboost-program-options-dev libyaml-cpp-dev
           libfmt-dev nlohmann-json3-dev doctest-dev libsimgrid-dev libprotobuf-dev libsqlite3-dev libeigen3-dev coinor-libcbc-dev
-          liblzma-dev libzstd-dev zlib1g-dev libjs-chart.js)
+          liblzma-dev libzstd-dev zlib1g-dev libjs-chart.js libcpp-httplib-dev)
 
 say() { printf 'orrery: %s\n' "$*" >&2; }
 
@@ -48,7 +48,7 @@ install_missing() {
 # What only some tests need, and the build does not: tried once, for at most five minutes, and never an error.
 install_for_tests() {
     local missing=() package as_root=()
-    for package in chromium slurm-wlm munge python3 python3-dev python3-venv pybind11-dev patchelf clang-format-14; do
+    for package in chromium chromium-driver slurm-wlm munge python3 python3-dev python3-venv pybind11-dev patchelf clang-format-14; do
         dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
     done
     [ "${#missing[@]}" -eq 0 ] && return 0

@@ -1,7 +1,7 @@
 // Jobs of the service and the processes that do them.
 
-#include "tests/support/command.hpp"
 #include "tools/service/jobs.hpp"
+#include "tests/support/command.hpp"
 
 #include "sim/base/error.hpp"
 
@@ -56,8 +56,8 @@ service::JobView ended(Jobs& jobs, const std::string& id) {
 
 program::Invocation shell(const std::string& command, const Confinement* confinement = nullptr,
                           const ChildLimits& limits = {}) {
-    const auto out = service::run_child({"/bin/sh", "-c", command}, "/", "input", confinement, limits,
-                                        [](const std::string&) {}, [] { return false; });
+    const auto out = service::run_child(
+        {"/bin/sh", "-c", command}, "/", "input", confinement, limits, [](const std::string&) {}, [] { return false; });
     REQUIRE(out);
     return *out;
 }
@@ -143,9 +143,9 @@ TEST_CASE("A child is given its input, and killed beyond its limits or when it i
     limits.output = 1000;
     CHECK(shell("yes", nullptr, limits).code == 3);
     std::vector<std::string> lines;
-    CHECK(!service::run_child({"/bin/sh", "-c", "echo one >&2; echo two >&2; sleep 20"}, "/", "", nullptr, {},
-                              [&](const std::string& line) { lines.push_back(line); },
-                              [&] { return lines.size() == 2; }));
+    CHECK(!service::run_child(
+        {"/bin/sh", "-c", "echo one >&2; echo two >&2; sleep 20"}, "/", "", nullptr, {},
+        [&](const std::string& line) { lines.push_back(line); }, [&] { return lines.size() == 2; }));
     CHECK(lines == std::vector<std::string>{"one", "two"});
     CHECK(std::chrono::steady_clock::now() - began < 10s);
 }
@@ -161,8 +161,9 @@ TEST_CASE("A confined child reads its folders and no other file, by whatever pat
     std::ofstream(folder.file("in/open")) << "open";
     std::ofstream(folder.file("secret")) << "secret";
     std::filesystem::create_symlink(folder.file("secret"), folder.file("in/link"));
-    const Confinement confinement({"/bin", "/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/no/such/folder", folder.file("in")},
-                                  {folder.file("scratch")});
+    const Confinement confinement(
+        {"/bin", "/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/no/such/folder", folder.file("in")},
+        {folder.file("scratch")});
     const auto reads = [&](const std::string& path) { return shell("cat " + path, &confinement).output; };
     CHECK(reads(folder.file("in/open")) == "open");
     CHECK(reads(folder.file("secret")).empty());

@@ -405,7 +405,8 @@ const std::map<std::string, CommandFunction>& command_functions() {
         {"version", command_version},     {"completion", command_completion},
         {"manual", command_manual},       {"price", command_price},
         {"compare", command_compare},     {"mcp", command_mcp},
-        {"export", command_export},       {"serve-clock", command_run}};
+        {"export", command_export},       {"serve-clock", command_run},
+        {"serve", command_serve}};
     return kFunctions;
 }
 
@@ -449,7 +450,7 @@ Terminal CommandLine::terminal() const {
     if (const char* set = std::getenv("ORRERY_PROGRESS"); progress.empty() && set != nullptr) {
         progress = set;
     }
-    if (output_format(text("output-format")) != OutputFormat::text) {
+    if (output_format(text("output-format")) != OutputFormat::text && !has("progress")) {
         progress = "none";  // a program reads the errors
     }
     return {has("color") ? text("color") : "auto", quiet(), progress.empty() ? "auto" : progress};

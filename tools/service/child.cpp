@@ -199,7 +199,8 @@ std::optional<program::Invocation> run_child(const std::vector<std::string>& wor
         return result;
     }
     result.code = WTERMSIG(status) == SIGKILL ? 3 : 4;
-    result.errors += fmt::format("the run was ended by signal {} ({})\n", WTERMSIG(status), strsignal(WTERMSIG(status)));
+    result.errors +=
+        fmt::format("the run was ended by signal {} ({})\n", WTERMSIG(status), strsignal(WTERMSIG(status)));
     return result;
 }
 

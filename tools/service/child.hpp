@@ -20,9 +20,9 @@ struct ChildLimits {
 /// `line`: told each line of standard error as it comes. `stop` is asked every 20 ms; where it says so the child is killed and
 /// nothing is returned. A child that goes beyond a limit is killed too: its code is 3 and its errors say which limit.
 /// Throws ConfigError where no process can be made.
-[[nodiscard]] std::optional<program::Invocation> run_child(const std::vector<std::string>& words, const std::string& folder,
-                                                           const std::string& input, const Confinement* confinement,
-                                                           const ChildLimits& limits,
+[[nodiscard]] std::optional<program::Invocation> run_child(const std::vector<std::string>& words,
+                                                           const std::string& folder, const std::string& input,
+                                                           const Confinement* confinement, const ChildLimits& limits,
                                                            const std::function<void(const std::string&)>& line,
                                                            const std::function<bool()>& stop);
 

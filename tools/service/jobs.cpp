@@ -28,11 +28,16 @@ std::string new_identifier() {
 
 const char* name_of(JobState state) {
     switch (state) {
-        case JobState::queued: return "queued";
-        case JobState::running: return "running";
-        case JobState::done: return "done";
-        case JobState::failed: return "failed";
-        case JobState::cancelled: return "cancelled";
+        case JobState::queued:
+            return "queued";
+        case JobState::running:
+            return "running";
+        case JobState::done:
+            return "done";
+        case JobState::failed:
+            return "failed";
+        case JobState::cancelled:
+            return "cancelled";
     }
     return "";
 }
@@ -191,9 +196,7 @@ void Jobs::run() {
         lock.lock();
         --running_;
         job->seen.result = result.value_or(problem);
-        change(*job, result           ? JobState::done
-                     : problem.empty() ? JobState::cancelled
-                                       : JobState::failed);
+        change(*job, result ? JobState::done : problem.empty() ? JobState::cancelled : JobState::failed);
     }
 }
 

@@ -26,19 +26,19 @@ struct JobView {
     std::string id;
     std::string command;
     JobState state = JobState::queued;
-    std::string progress;   ///< last line that the run said
-    std::string result;     ///< of `tools/call`, as JSON: done, or failed with the errors of the command
-    double seconds = 0;     ///< s it ran, so far or in all
+    std::string progress;       ///< last line that the run said
+    std::string result;         ///< of `tools/call`, as JSON: done, or failed with the errors of the command
+    double seconds = 0;         ///< s it ran, so far or in all
     std::uint64_t version = 0;  ///< grows with every change
     [[nodiscard]] bool ended() const { return state != JobState::queued && state != JobState::running; }
 };
 
 struct JobLimits {
-    unsigned running = 2;                    ///< at once
-    std::size_t waiting = 64;                ///< beyond these, further ones are refused
-    std::size_t kept = 100;                  ///< ended ones whose results stay
-    std::size_t kept_bytes = 256U << 20U;    ///< B of all results that stay
-    double kept_seconds = 900;               ///< s an ended one stays
+    unsigned running = 2;                  ///< at once
+    std::size_t waiting = 64;              ///< beyond these, further ones are refused
+    std::size_t kept = 100;                ///< ended ones whose results stay
+    std::size_t kept_bytes = 256U << 20U;  ///< B of all results that stay
+    double kept_seconds = 900;             ///< s an ended one stays
 };
 
 class Jobs {
@@ -58,7 +58,8 @@ class Jobs {
     /// Nothing for one that is unknown or was dropped. `with_result`: or leave a long result out.
     [[nodiscard]] std::optional<JobView> view(const std::string& id, bool with_result = true);
     /// Waits until a job has a version above `after`, or for so long; then as view() without the result.
-    [[nodiscard]] std::optional<JobView> wait(const std::string& id, std::uint64_t after, std::chrono::milliseconds most);
+    [[nodiscard]] std::optional<JobView> wait(const std::string& id, std::uint64_t after,
+                                              std::chrono::milliseconds most);
     /// Whether there was such a job that had not ended. One that ended is dropped.
     bool cancel(const std::string& id);
     /// How many wait and how many run.

@@ -1,0 +1,52 @@
+// orrery serve, by the clients of service_test.py.
+
+#include "tests/support/command.hpp"
+
+using namespace orrery;
+using namespace orrery::test;
+
+namespace {
+
+constexpr int kSkipped = 77;
+
+void run_service_test(const char* name) {
+    if (shell_command("python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))'").code != 0) {
+        MESSAGE("skipped: no python3 here");
+        return;
+    }
+    const std::filesystem::path service = std::filesystem::absolute(orrery_program()).parent_path() / "orrery-service";
+    if (!std::filesystem::exists(service)) {
+        MESSAGE("skipped: the service was not built (libcpp-httplib-dev)");
+        return;
+    }
+    const Outcome outcome = shell_command(fmt::format("PYTHONDONTWRITEBYTECODE=1 timeout 150 python3 "
+                                                      "{}/tests/tools/service_test.py {} {}",
+                                                      ORRERY_SOURCE_DIR, orrery_program(), name));
+    if (outcome.code == kSkipped) {
+        MESSAGE("skipped: ", outcome.text);
+        return;
+    }
+    INFO(outcome.text);
+    CHECK(outcome.code == 0);
+}
+
+}  // namespace
+
+TEST_CASE("The service answers every command as the program does, and describes itself") {
+    run_service_test("commands");
+}
+TEST_CASE("The service says what is wrong with a request, and ends runs at their limit") {
+    run_service_test("errors");
+}
+TEST_CASE("The service is closed to other sites, other hosts and other files") {
+    run_service_test("closed");
+}
+TEST_CASE("A service with a token answers to those who send it") {
+    run_service_test("token");
+}
+TEST_CASE("Jobs of the service are followed, cancelled and refused when too many wait") {
+    run_service_test("jobs");
+}
+TEST_CASE("The service stays up and small under 200 clients, killed, silent and slow ones among them") {
+    run_service_test("load");
+}
