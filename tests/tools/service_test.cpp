@@ -19,9 +19,10 @@ void run_service_test(const char* name) {
         MESSAGE("skipped: the service was not built (libcpp-httplib-dev)");
         return;
     }
-    const Outcome outcome = shell_command(fmt::format("PYTHONDONTWRITEBYTECODE=1 timeout 150 python3 "
-                                                      "{}/tests/tools/service_test.py {} {}",
-                                                      ORRERY_SOURCE_DIR, orrery_program(), name));
+    const Outcome outcome =
+        shell_command(fmt::format("PYTHONDONTWRITEBYTECODE=1 timeout 150 python3 "
+                                  "{}/tests/tools/service_test.py {} {}",
+                                  ORRERY_SOURCE_DIR, orrery_program(), name));
     if (outcome.code == kSkipped) {
         MESSAGE("skipped: ", outcome.text);
         return;
@@ -49,4 +50,7 @@ TEST_CASE("Jobs of the service are followed, cancelled and refused when too many
 }
 TEST_CASE("The service stays up and small under 200 clients, killed, silent and slow ones among them") {
     run_service_test("load");
+}
+TEST_CASE("The page of the service gives a first result, and works by keyboard, on a phone and on a desktop") {
+    run_service_test("page");
 }

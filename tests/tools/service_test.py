@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -257,5 +258,109 @@ def load():
         assert not s.children()
 
 
-TESTS = {"commands": commands, "errors": errors, "closed": closed, "token": token, "jobs": jobs, "load": load}
+class Browser:
+    """As much of WebDriver as the page's test needs."""
+
+    def __init__(self, port, driver):
+        self.port = port
+        self.driver = driver
+        options = {"args": ["--headless", "--no-sandbox", "--disable-gpu"]}
+        self.session = self.ask("POST", "/session", {"capabilities": {"alwaysMatch": {
+            "browserName": "chrome", "goog:chromeOptions": options}}})["sessionId"]
+
+    def ask(self, method, path, body=None):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection.request(method, path, json.dumps(body) if body is not None else None,
+                           {"Content-Type": "application/json"})
+        value = json.loads(connection.getresponse().read())["value"]
+        assert not (isinstance(value, dict) and value.get("error")), value
+        return value
+
+    def __call__(self, method, path, body=None):
+        return self.ask(method, f"/session/{self.session}{path}", body)
+
+    def script(self, text):
+        return self("POST", "/execute/sync", {"script": text, "args": []})
+
+    def until(self, text, seconds=20):
+        end = time.time() + seconds
+        while not self.script("return " + text):
+            assert time.time() < end, (text, self.script("return document.body.innerText"))
+            time.sleep(0.1)
+
+    def key(self, *keys):
+        actions = [{"type": kind, "value": key} for kind, key in keys]
+        self("POST", "/actions", {"actions": [{"type": "key", "id": "keyboard", "actions": actions}]})
+
+
+def page():
+    """The first result without a click, sliders, comparison, report, sweep; on a phone, a tablet and a desktop."""
+    driver = shutil.which("chromedriver")
+    if driver is None or shutil.which("chromium") is None:
+        print("no chromium and chromedriver here")
+        sys.exit(77)
+    pictures = os.environ.get("ORRERY_PICTURES")
+    with service() as s, socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+        free.close()
+        process = subprocess.Popen([driver, f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            for _ in range(100):
+                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                    break
+                time.sleep(0.1)
+            browse = Browser(port, driver)
+            began = time.time()
+            browse("POST", "/url", {"url": f"http://127.0.0.1:{s.port}/"})
+            browse.until("document.querySelectorAll('.headline').length > 0")
+            assert time.time() - began < 10, "the first result takes too long"
+            browse.until("document.getElementById('status').textContent.startsWith('Done')")
+            before = browse.script("return document.querySelector('.headline').textContent")
+            # Everything that takes input has a name that a screen reader says.
+            assert browse.script("""return [...document.querySelectorAll('input, select, textarea, button')].filter(
+                (e) => !e.hidden && !(e.labels && e.labels.length) && !e.textContent.trim() && !e.ariaLabel).map(
+                (e) => e.id)""") == []
+            browse.script("document.getElementById('keep').click()")
+            # A slider moved by the keyboard runs the scenario again.
+            browse.script("""const knob = [...document.querySelectorAll('.knob')].find(
+                (k) => k.textContent.startsWith('plan.global_batch')); knob.querySelector('input').focus()""")
+            browse.key(("keyDown", "\ue014"), ("keyUp", "\ue014"))
+            browse.until(f"document.querySelector('.headline').textContent !== {json.dumps(before)}")
+            assert browse.script("return document.getElementById('result').textContent.includes('change')")
+            browse.script("document.getElementById('report').click()")
+            browse.until("!document.getElementById('download').hidden && document.querySelector('iframe')")
+            # Errors stand where they are looked for.
+            browse.script("""const t = document.getElementById('text'); t.value = t.value.replace('tensor: 2', 'tensr: 2');
+                t.focus()""")
+            browse.key(("keyDown", "\ue009"), ("keyDown", "\ue007"), ("keyUp", "\ue007"), ("keyUp", "\ue009"))
+            browse.until("document.getElementById('errors').textContent.includes(\"did you mean 'tensor'\")")
+            browse.script("document.getElementById('start').click()")
+            browse.until("document.getElementById('errors').textContent === ''")
+            browse.script("""document.getElementById('axis1').value = 'plan.micro_batch';
+                document.getElementById('values1').value = '1, 2'; document.getElementById('sweep').click()""")
+            browse.until("document.querySelectorAll('#sweep-out circle').length === 2")
+            browse.until("document.getElementById('status').textContent.startsWith('Done')")
+            for width, height in ((360, 780), (768, 1024), (1440, 900)):
+                browse("POST", "/goog/cdp/execute", {"cmd": "Emulation.setDeviceMetricsOverride", "params": {
+                    "width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}})
+                wide = browse.script("""return [...document.querySelectorAll('body *')].filter((e) =>
+                    e.getBoundingClientRect().right > innerWidth + 1 && !e.closest('.scroll') && !e.closest('figure') && !e.closest('iframe')
+                    ).map((e) => e.tagName + '#' + e.id + '.' + e.className)""")
+                assert wide == [], (width, wide)
+                for scheme in ("light", "dark") if pictures else ():
+                    browse("POST", "/goog/cdp/execute", {"cmd": "Emulation.setEmulatedMedia", "params": {
+                        "features": [{"name": "prefers-color-scheme", "value": scheme}]}})
+                    shot = browse("POST", "/goog/cdp/execute", {"cmd": "Page.captureScreenshot", "params": {
+                        "captureBeyondViewport": True}})["data"]
+                    import base64
+                    with open(os.path.join(pictures, f"page-{width}-{scheme}.png"), "wb") as file:
+                        file.write(base64.b64decode(shot))
+            browse("DELETE", "")
+        finally:
+            process.terminate()
+            process.wait()
+
+
+TESTS = {"commands": commands, "errors": errors, "closed": closed, "token": token, "jobs": jobs, "load": load, "page": page}
 TESTS[sys.argv[2]]()

@@ -7,9 +7,9 @@
 #include "sim/base/error.hpp"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -22,7 +22,7 @@ namespace orrery::program {
 
 namespace {
 
-constexpr double kShareOfFree = 0.8;          // of the free memory that all runs together may take
+constexpr double kShareOfFree = 0.8;  // of the free memory that all runs together may take
 constexpr double kMib = 1024.0 * 1024;
 constexpr double kLeastMemory = 256 * kMib;  // of one run
 
@@ -65,9 +65,10 @@ int command_serve(const CommandLine& line, const DataDirectory& /*data*/) {
     const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
     const std::string service = (self.parent_path() / "orrery-service").string();
     if (access(service.c_str(), X_OK) != 0) {
-        throw ConfigError("'orrery serve' needs the program orrery-service beside this one; this build has none, since "
-                          "cpp-httplib was not found (Debian: libcpp-httplib-dev)",
-                          ErrorCode::contradiction);
+        throw ConfigError(
+            "'orrery serve' needs the program orrery-service beside this one; this build has none, since "
+            "cpp-httplib was not found (Debian: libcpp-httplib-dev)",
+            ErrorCode::contradiction);
     }
     const auto port = line.whole("port", 8321, 0, 65535);
     const std::uint64_t cores = std::max(1U, std::thread::hardware_concurrency());
@@ -75,35 +76,37 @@ int command_serve(const CommandLine& line, const DataDirectory& /*data*/) {
     const std::string address = line.has("listen") ? line.text("listen") : "127.0.0.1";
     const bool local = address == "127.0.0.1" || address == "localhost" || address == "::1";
     if (!local && !line.has("token-file")) {
-        throw ConfigError(fmt::format("--listen {}: whoever reaches that address could run anything; give clients a token "
-                                      "(--token-file FILE)",
-                                      address),
-                          ErrorCode::command_line);
+        throw ConfigError(
+            fmt::format("--listen {}: whoever reaches that address could run anything; give clients a token "
+                        "(--token-file FILE)",
+                        address),
+            ErrorCode::command_line);
     }
     const bool confined = !line.has("unconfined");
     if (confined && !kernel_confines()) {
-        throw ConfigError("this kernel has no Landlock (Linux 5.13), without which a scenario may name any file of this "
-                          "machine; where that does no harm, give --unconfined",
-                          ErrorCode::contradiction);
+        throw ConfigError(
+            "this kernel has no Landlock (Linux 5.13), without which a scenario may name any file of this "
+            "machine; where that does no harm, give --unconfined",
+            ErrorCode::contradiction);
     }
     std::string memory = line.text("memory-limit");
     if (memory.empty()) {
         const double each = std::max(kLeastMemory, kShareOfFree * free_memory() / static_cast<double>(jobs));
         memory = fmt::format("{:.0f} MiB", std::floor(each / kMib));
     }
-    const std::string settings = nlohmann::json{{"program", self.string()},
-                                                {"version", program_version()},
-                                                {"address", address},
-                                                {"port", port},
-                                                {"folder", folder_named(line, "folder")},
-                                                {"data", folder_named(line, "data")},
-                                                {"presets", find_data_directory(line.program).root()},
-                                                {"token_file", line.text("token-file")},
-                                                {"memory", memory},
-                                                {"seconds", seconds_given(line)},
-                                                {"confined", confined},
-                                                {"jobs", jobs}}
-                                     .dump();
+    const std::string settings = nlohmann::json{
+        {"program", self.string()},
+        {"version", program_version()},
+        {"address", address},
+        {"port", port},
+        {"folder", folder_named(line, "folder")},
+        {"data", folder_named(line, "data")},
+        {"presets", find_data_directory(line.program).root()},
+        {"token_file", line.text("token-file")},
+        {"memory", memory},
+        {"seconds", seconds_given(line)},
+        {"confined", confined},
+        {"jobs", jobs}}.dump();
     (void)std::fflush(nullptr);
     execl(service.c_str(), service.c_str(), settings.c_str(), nullptr);
     throw ConfigError(fmt::format("'{}' cannot be started: {}", service, std::strerror(errno)));

@@ -9,8 +9,8 @@
 
 #include <fmt/format.h>
 #include <httplib.h>
-#include <nlohmann/json.hpp>
 #include <sys/socket.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -28,12 +28,12 @@ using Json = nlohmann::ordered_json;
 using httplib::Request;
 using httplib::Response;
 
-constexpr std::size_t kThreads = 48;        // connections that are served at once
-constexpr int kMostUnaccepted = 512;        // connections that wait for one of these
-constexpr int kMostStreams = 16;            // of them, those that follow events
-constexpr int kMostSynchronous = 16;        // and those that wait for a command
+constexpr std::size_t kThreads = 48;  // connections that are served at once
+constexpr int kMostUnaccepted = 512;  // connections that wait for one of these
+constexpr int kMostStreams = 16;      // of them, those that follow events
+constexpr int kMostSynchronous = 16;  // and those that wait for a command
 constexpr std::size_t kMostBody = 16U << 20U;
-constexpr int kReadSeconds = 5;             // a client that sends nothing, or reads nothing, for so long is dropped
+constexpr int kReadSeconds = 5;  // a client that sends nothing, or reads nothing, for so long is dropped
 constexpr auto kTick = std::chrono::milliseconds(200);
 constexpr auto kHeartbeat = std::chrono::seconds(10);
 
@@ -82,9 +82,9 @@ class Server final : public httplib::Server {
 class Api {
   public:
     Api(const ServiceSettings& settings, const std::function<bool()>& stopping)
-        : settings_(settings), stopping_(stopping), jobs_(settings.jobs, [this](const auto&... all) {
-              return work(all...);
-          }) {
+        : settings_(settings),
+          stopping_(stopping),
+          jobs_(settings.jobs, [this](const auto&... all) { return work(all...); }) {
         if (settings.confined) {
             std::vector<std::string> readable = {std::filesystem::path(settings.program).parent_path().string(),
                                                  settings.presets,
@@ -204,9 +204,9 @@ class Api {
             if (stopped) {
                 return std::nullopt;
             }
-            return text_of({{"isError", true},
-                            {"structuredContent",
-                             {{"exit_code", 2}, {"errors", Json::array({{{"message", problem.what()}}})}}}});
+            return text_of(
+                {{"isError", true},
+                 {"structuredContent", {{"exit_code", 2}, {"errors", Json::array({{{"message", problem.what()}}})}}}});
         }
     }
 
@@ -238,18 +238,21 @@ class Api {
         if (place.full()) {
             return {503, "", ""};
         }
-        auto ended = child(words, "", 20, [](const std::string&) {}, stopping_);
+        auto ended = child(
+            words, "", 20, [](const std::string&) {}, stopping_);
         return ended ? *std::move(ended) : program::Invocation{503, "", ""};
     }
 
-    template <class Fine> static void answer_or(Response& response, const program::Invocation& ended, const Fine& fine) {
+    template <class Fine>
+    static void answer_or(Response& response, const program::Invocation& ended, const Fine& fine) {
         if (ended.code == 0) {
             fine();
         } else if (ended.code == 503) {
             busy(response);
         } else {
             const Json error = Json::parse(ended.errors.substr(0, ended.errors.find('\n')), nullptr, false);
-            answer(response, 404, {{"errors", Json::array({error.is_object() ? error : Json{{"message", ended.errors}}})}});
+            answer(response, 404,
+                   {{"errors", Json::array({error.is_object() ? error : Json{{"message", ended.errors}}})}});
         }
     }
 
@@ -320,7 +323,8 @@ class Api {
             return std::nullopt;
         }
         if (arguments.contains("path") && settings_.folder.empty()) {
-            refuse(response, 400, "this service opens no files; send the scenario as 'scenario', or start it with --folder");
+            refuse(response, 400,
+                   "this service opens no files; send the scenario as 'scenario', or start it with --folder");
             return std::nullopt;
         }
         Json full = arguments;

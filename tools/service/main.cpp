@@ -18,7 +18,7 @@
 
 namespace {
 
-constexpr std::size_t kLeastToken = 16;    // characters
+constexpr std::size_t kLeastToken = 16;   // characters
 constexpr std::size_t kMostToken = 4096;  // B of its file
 
 std::atomic<bool> g_stopping = false;

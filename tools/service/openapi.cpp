@@ -73,8 +73,8 @@ std::string openapi(const std::string& version) {
         names.push_back(name);
         const bool page = name == "report";
         Json ok = {{"description", "What the command answers."}};
-        ok["content"] = page ? Json{{"text/html", {{"schema", {{"type", "string"}}}}}}
-                             : json_content({{"type", "object"}});
+        ok["content"] =
+            page ? Json{{"text/html", {{"schema", {{"type", "string"}}}}}} : json_content({{"type", "object"}});
         paths["/v1/" + name]["post"] = {
             {"operationId", name},
             {"summary", tool["title"]},
@@ -89,10 +89,10 @@ std::string openapi(const std::string& version) {
         {"summary", "Run a command in the background"},
         {"requestBody",
          {{"required", true},
-          {"content", json_content({{"type", "object"},
-                                    {"required", {"command"}},
-                                    {"properties",
-                                     {{"command", {{"enum", names}}}, {"arguments", {{"type", "object"}}}}}})}}},
+          {"content",
+           json_content({{"type", "object"},
+                         {"required", {"command"}},
+                         {"properties", {{"command", {{"enum", names}}}, {"arguments", {{"type", "object"}}}}}})}}},
         {"responses", with_errors({{"202", answer("The job, whose path is in 'Location'.", job)}})}};
     const Json unknown = answer("There is no such job, or no longer.", refers_to("errors"));
     paths["/v1/jobs/{id}"] = {
@@ -105,39 +105,39 @@ std::string openapi(const std::string& version) {
          {{"operationId", "cancel_job"},
           {"summary", "Cancel a job, or drop its result"},
           {"responses", {{"204", {{"description", "It is cancelled or dropped."}}}, {"404", unknown}}}}}};
-    paths["/v1/jobs/{id}/events"] = {
-        {"parameters", Json::array({id})},
-        {"get",
-         {{"operationId", "job_events"},
-          {"summary", "Changes of a job as server-sent events, until it ends"},
-          {"responses",
-           {{"200",
-             {{"description", "Events 'job', each with a job without its result."},
-              {"content", {{"text/event-stream", {{"schema", {{"type", "string"}}}}}}}}},
-            {"404", unknown}}}}}};
+    paths["/v1/jobs/{id}/events"] = {{"parameters", Json::array({id})},
+                                     {"get",
+                                      {{"operationId", "job_events"},
+                                       {"summary", "Changes of a job as server-sent events, until it ends"},
+                                       {"responses",
+                                        {{"200",
+                                          {{"description", "Events 'job', each with a job without its result."},
+                                           {"content", {{"text/event-stream", {{"schema", {{"type", "string"}}}}}}}}},
+                                         {"404", unknown}}}}}};
     const auto named = [&](const char* operation, const char* summary, const char* parameter) {
-        return Json{{"parameters", Json::array({{{"name", parameter},
-                                                 {"in", "path"},
-                                                 {"required", true},
-                                                 {"schema", {{"type", "string"}}}}})},
-                    {"get",
-                     {{"operationId", operation},
-                      {"summary", summary},
-                      {"responses",
-                       {{"200", answer("The answer.", {{"type", "object"}})},
-                        {"404", answer("There is no such name.", refers_to("errors"))}}}}}};
+        return Json{
+            {"parameters",
+             Json::array(
+                 {{{"name", parameter}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}}}}})},
+            {"get",
+             {{"operationId", operation},
+              {"summary", summary},
+              {"responses",
+               {{"200", answer("The answer.", {{"type", "object"}})},
+                {"404", answer("There is no such name.", refers_to("errors"))}}}}}};
     };
-    paths["/v1/schema/{kind}"] = named("schema", "JSON Schema of scenarios ('scenario'), of one kind, of sweeps or of summaries", "kind");
+    paths["/v1/schema/{kind}"] =
+        named("schema", "JSON Schema of scenarios ('scenario'), of one kind, of sweeps or of summaries", "kind");
     paths["/v1/list/{topic}"] = named("list", "Names of models, devices, nodes, engines and the like", "topic");
     paths["/v1"]["get"] = {{"operationId", "service"},
                            {"summary", "Version, commands, limits and load"},
                            {"responses", {{"200", answer("The service.", {{"type", "object"}})}}}};
-    const Json document = {{"openapi", "3.1.0"},
-                           {"info", {{"title", "Orrery"}, {"version", version}}},
-                           {"paths", paths},
-                           {"components",
-                            {{"schemas", schemas()},
-                             {"securitySchemes", {{"token", {{"type", "http"}, {"scheme", "bearer"}}}}}}}};
+    const Json document = {
+        {"openapi", "3.1.0"},
+        {"info", {{"title", "Orrery"}, {"version", version}}},
+        {"paths", paths},
+        {"components",
+         {{"schemas", schemas()}, {"securitySchemes", {{"token", {{"type", "http"}, {"scheme", "bearer"}}}}}}}};
     return document.dump(1) + "\n";
 }
 

@@ -3,8 +3,9 @@
 #include <cstddef>
 
 // The assembler puts the file between two symbols.
-__asm__(".section .rodata\n.global orrery_service_page\n.global orrery_service_page_end\n"
-        "orrery_service_page:\n.incbin \"" ORRERY_SERVICE_PAGE "\"\norrery_service_page_end:\n.previous\n");
+__asm__(
+    ".section .rodata\n.global orrery_service_page\n.global orrery_service_page_end\n"
+    "orrery_service_page:\n.incbin \"" ORRERY_SERVICE_PAGE "\"\norrery_service_page_end:\n.previous\n");
 extern "C" const char orrery_service_page[];
 extern "C" const char orrery_service_page_end[];
 
