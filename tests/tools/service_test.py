@@ -136,6 +136,8 @@ def errors():
         assert s.call("GET", "/v1/list/nothing")[0] == 404
         status, out = s.post("run", scenario=LONG)
         assert status == 422 and out["exit_code"] == 3 and "limit of 2 s" in str(out), out
+        taken = subprocess.run([PROGRAM, "serve", "--port", str(s.port)], capture_output=True, text=True)
+        assert taken.returncode == 2 and "cannot listen" in taken.stderr, taken
         # The service goes on.
         assert s.post("run", scenario=COLLECTIVE)[0] == 200
 

@@ -515,6 +515,11 @@ void serve_http(const ServiceSettings& settings, const std::function<void(int po
     Api api(settings, stopping);
     Server server;
     server.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
+    // The library would share a port with another service, which then takes half of the requests.
+    server.set_socket_options([](socket_t socket) {
+        const int yes = 1;
+        (void)setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    });
     server.set_payload_max_length(kMostBody);
     server.set_read_timeout(kReadSeconds);
     server.set_write_timeout(kReadSeconds);

@@ -98,7 +98,7 @@ int main(int argc, char** argv) {
             [] { return g_stopping.load(); });
         return 0;
     } catch (const orrery::ConfigError& error) {
-        fmt::print(stderr, "error: {}\n", error.what());
+        fmt::print(stderr, "{}\n", error.what());
         return 2;
     } catch (const std::exception& error) {
         fmt::print(stderr, "internal error: {}\n", error.what());
