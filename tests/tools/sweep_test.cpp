@@ -634,6 +634,68 @@ wait "$sweep"
     CHECK(table("slurm") == table("local"));
 }
 
+TEST_CASE("a sweep as a Kubernetes Indexed Job: its pods, one of them evicted, give the results of one machine") {
+    const Folder folder;
+    std::filesystem::create_directories(folder.file("work/sweeps"));
+    (void)folder.file("work/base.yaml", kSmallTraining);
+    const std::string sweep = folder.file("work/sweeps/s.yaml", R"(orrery: 1
+kind: sweep
+base: ../base.yaml
+axes: {plan.micro_batch: [1, 2, 4], plan.zero: [0, 1], cluster.fabric.latency: {linear: [100 ns, 2000 ns], count: 8}}
+)");
+    REQUIRE(
+        orrery_command(fmt::format("sweep {} --db {} --set plan.recompute=full", sweep, folder.file("local"))).code ==
+        0);
+    const std::string manifest = folder.file("job.yaml");
+    const Outcome written = orrery_command(
+        fmt::format("sweep {} --kubernetes 3 --claim my-claim --set plan.recompute=full -o {}", sweep, manifest));
+    REQUIRE_MESSAGE(written.code == 0, written.text);
+    std::ifstream file(manifest);
+    const std::string text(std::istreambuf_iterator<char>(file), {});
+    std::vector<nlohmann::json> objects;
+    for (std::size_t at = text.find("---\n"); at != std::string::npos; at = text.find("---\n", at + 1)) {
+        objects.push_back(nlohmann::json::parse(text.substr(at + 4, text.find("---\n", at + 1) - at - 4)));
+    }
+    REQUIRE(objects.size() == 3);
+    CHECK(objects[1]["spec"]["completionMode"] == "Indexed");
+    CHECK(objects[1]["spec"]["completions"] == 3);
+    // As a kubelet does: the files of the ConfigMap at their paths, then the command of each pod.
+    const auto& spec = objects[1]["spec"]["template"]["spec"];
+    for (const auto& item : spec["volumes"][0]["configMap"]["items"]) {
+        const std::string path = folder.file("mounted/" + item["path"].get<std::string>());
+        std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+        std::ofstream(path) << objects[0]["data"][item["key"].get<std::string>()].get<std::string>();
+    }
+    const std::string program = std::filesystem::absolute(orrery_program()).parent_path().string();
+    const auto pod = [&](const nlohmann::json& job, int index, const char* limit) {
+        const std::string script =
+            folder.file("pod.sh", job["spec"]["template"]["spec"]["containers"][0]["command"][2]);
+        return shell_command(
+            fmt::format("PATH={}:$PATH SWEEP={} RESULTS={} JOB_COMPLETION_INDEX={} timeout -s KILL {} sh {}", program,
+                        folder.file("mounted"), folder.file("results"), index, limit, script));
+    };
+    CHECK(pod(objects[1], 1, "0.1").code != 0);
+    for (const int index : {0, 1, 2}) {
+        const Outcome out = pod(objects[1], index, "60");
+        CHECK_MESSAGE(out.code == 0, out.text);
+    }
+    const Outcome merged = pod(objects[2], 0, "60");
+    CHECK_MESSAGE(merged.code == 0, merged.text);
+    const auto table = [&](const std::string& name) {
+        return orrery_command("table --format csv " + folder.file(name)).text;
+    };
+    CHECK(table("results/" + objects[0]["metadata"]["name"].get<std::string>() + ".sqlite") == table("local"));
+    // What its pods could not see or do is refused.
+    CHECK(orrery_command(fmt::format("sweep {} --kubernetes 3 --db x", sweep)).code == 2);
+    CHECK(orrery_command(fmt::format("sweep {} --db {} --image x", sweep, folder.file("x"))).code == 2);
+    const std::string absolute = folder.file(
+        "work/a.yaml",
+        fmt::format("orrery: 1\nkind: sweep\nbase: {}\naxes: {{plan.zero: [0, 1]}}\n", folder.file("work/base.yaml")));
+    const Outcome refused = orrery_command(fmt::format("sweep {} --kubernetes 3", absolute));
+    CHECK(refused.code == 2);
+    CHECK_MESSAGE(refused.text.find("relative") != std::string::npos, refused.text);
+}
+
 TEST_CASE("--slurm without Slurm, or with options that it refuses, says so") {
     const Folder folder;
     (void)folder.file("base.yaml", kSmallTraining);

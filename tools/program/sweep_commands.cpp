@@ -6,6 +6,7 @@
 #include "tools/program/commands.hpp"
 #include "tools/program/outputs.hpp"
 #include "tools/report/report.hpp"
+#include "tools/sweep/kubernetes.hpp"
 #include "tools/sweep/run_sweep.hpp"
 #include "tools/sweep/slurm.hpp"
 #include "tools/sweep/table.hpp"
@@ -142,6 +143,36 @@ int sweep_on_slurm(const CommandLine& line) {
     return 0;
 }
 
+int write_kubernetes(const CommandLine& line, const SweepSpec& sweep) {
+    KubernetesOptions options;
+    options.name = sweep.name;
+    options.sweep = line.arguments[0];
+    if (options.sweep == "-") {
+        throw ConfigError("--kubernetes needs a sweep file: its pods cannot read this standard input",
+                          ErrorCode::command_line);
+    }
+    for (const char* refused : {"db", "resume", "shard", "report", "slurm", "data", "allow-policies"}) {
+        if (line.has(refused)) {
+            throw ConfigError(fmt::format("--{} has no effect with --kubernetes, whose pods run the sweep", refused),
+                              ErrorCode::command_line);
+        }
+    }
+    options.files = sweep.files;
+    options.files.push_back(options.sweep);
+    options.pods = static_cast<unsigned>(line.whole("kubernetes", 1, 1, 100'000));
+    options.cores = static_cast<unsigned>(line.whole("jobs", 1, 1, 1024));
+    options.image = line.has("image") ? line.text("image") : "orrery";
+    options.claim = line.has("claim") ? line.text("claim") : "orrery-results";
+    for (const std::string& assignment : line.overrides()) {
+        options.sweep_options.push_back("--set=" + assignment);
+    }
+    if (line.has("timeout")) {
+        options.sweep_options.push_back("--timeout=" + line.text("timeout"));
+    }
+    write_output(line, "output", kubernetes_manifest(options));
+    return 0;
+}
+
 }  // namespace
 
 int command_sweep(const CommandLine& line, const DataDirectory& data) {
@@ -155,6 +186,14 @@ int command_sweep(const CommandLine& line, const DataDirectory& data) {
                 ErrorCode::command_line);
         }
         return dry_run(sweep, terminal);
+    }
+    if (line.has("kubernetes")) {
+        return write_kubernetes(line, sweep);
+    }
+    for (const char* of_kubernetes : {"image", "claim", "output"}) {
+        if (line.has(of_kubernetes)) {
+            throw ConfigError(fmt::format("--{} belongs to --kubernetes", of_kubernetes), ErrorCode::command_line);
+        }
     }
     SweepOptions options;
     options.database = line.text("db");

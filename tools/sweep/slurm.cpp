@@ -17,14 +17,6 @@ namespace orrery::sweep {
 
 namespace {
 
-std::string quoted(const std::string& text) {
-    std::string out = "'";
-    for (const char c : text) {
-        out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-    }
-    return out + "'";
-}
-
 struct Answer {
     int code;
     std::string text;
@@ -59,6 +51,14 @@ bool is_complete(const std::string& path) {
 
 }  // namespace
 
+std::string shell_quoted(const std::string& text) {
+    std::string out = "'";
+    for (const char c : text) {
+        out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    }
+    return out + "'";
+}
+
 std::string slurm_script(const SlurmOptions& options) {
     std::string out = "#!/bin/sh\n# Written by 'orrery sweep --slurm': one shard a task. A requeued task resumes.\n";
     out += fmt::format(
@@ -70,13 +70,13 @@ std::string slurm_script(const SlurmOptions& options) {
     }
     std::string arguments;
     for (const std::string& option : options.sweep_options) {
-        arguments += " " + quoted(option);
+        arguments += " " + shell_quoted(option);
     }
     out += fmt::format(
         "exec {} sweep {} --quiet --resume --shard \"$SLURM_ARRAY_TASK_ID/{}\" --db "
         "{}\"$SLURM_ARRAY_TASK_ID\".sqlite{}\n",
-        quoted(options.program), quoted(std::filesystem::absolute(options.sweep).string()), options.tasks,
-        quoted(folder_of(options) + "/shard-"), arguments);
+        shell_quoted(options.program), shell_quoted(std::filesystem::absolute(options.sweep).string()), options.tasks,
+        shell_quoted(folder_of(options) + "/shard-"), arguments);
     return out;
 }
 
@@ -86,7 +86,7 @@ std::vector<std::string> run_on_slurm(const SlurmOptions& options) {
     std::filesystem::create_directories(folder, failed);
     const std::string script = folder + "/job.sh";
     write_file(script, slurm_script(options));
-    const Answer submitted = shell("sbatch --parsable " + quoted(script));
+    const Answer submitted = shell("sbatch --parsable " + shell_quoted(script));
     const std::string job = submitted.text.substr(0, submitted.text.find_first_of(";\n"));
     if (submitted.code != 0 || job.empty() || job.find_first_not_of("0123456789") != std::string::npos) {
         throw ConfigError(submitted.code == 127

@@ -28,5 +28,7 @@ struct SlurmOptions {
 
 /// The job script: one shard a task of the array.
 [[nodiscard]] std::string slurm_script(const SlurmOptions& options);
+/// A word as a shell takes it, whatever is in it.
+[[nodiscard]] std::string shell_quoted(const std::string& text);
 
 }  // namespace orrery::sweep
