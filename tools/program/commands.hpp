@@ -56,6 +56,7 @@ int command_compare(const CommandLine& line, const DataDirectory& data);
 int command_diff(const CommandLine& line, const DataDirectory& data);
 int command_explain(const CommandLine& line, const DataDirectory& data);
 int command_plan(const CommandLine& line, const DataDirectory& data);
+int command_recommend(const CommandLine& line, const DataDirectory& data);
 int command_plot(const CommandLine& line, const DataDirectory& data);
 int command_sweep(const CommandLine& line, const DataDirectory& data);
 int command_table_of(const CommandLine& line, const DataDirectory& data);
