@@ -14,6 +14,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <tuple>
 
 namespace orrery::plan {
@@ -89,6 +90,13 @@ class Judge {
           const DataDirectory& data, const RecommendOptions& options)
         : arrangements_(arrangements), lengths_(lengths), models_(data), options_(options) {}
 
+    // Reads the tables of kernels that an arrangement needs, for all workers.
+    void load(std::size_t arrangement) {
+        Scenario scenario = plan::scenario_of(arrangements_[arrangement], {1, 1});
+        scenario.as<ServingKind>().requests.count = 1;
+        (void)run_scenario(scenario, models_, {});
+    }
+
     // {"arrangement", "rung", "start": [first, second], "most_usd"} -> what was found, or why nothing was.
     std::string answer(const std::string& request) {
         const Json asked = Json::parse(request);
@@ -104,7 +112,11 @@ class Judge {
             const std::optional<ReplicaCounts> found = options_.exhaustive ? try_all()
                                                        : one_->split       ? search_split(start)
                                                                            : search_mixed(start.first);
-            out = found ? found_json(*found) : Json{{"misses", last_exceeded_}};
+            out =
+                found
+                    ? found_json(*found)
+                    : Json{{"misses", last_exceeded_.empty() ? "one replica is more than is allowed" : last_exceeded_},
+                           {"tried", runs_ > 0}};
         } catch (const InfeasibleError& error) {
             out = {{"infeasible", error.code() == ErrorCode::out_of_memory ? "memory" : "divide"}};
         }
@@ -308,13 +320,14 @@ class Judge {
     std::string fewer(ReplicaCounts counts) {
         const auto less = [&](ReplicaCounts with) {
             last_exceeded_.clear();
-            return holds(with) ? std::string("nothing, by chance") : last_exceeded_;
+            return holds(with) ? std::string("the limits hold too, by chance") : last_exceeded_;
         };
         if (!one_->split) {
             return less({counts.first - 1, 0});
         }
-        return fmt::format("prefill: {}; decode: {}", less({counts.first - 1, counts.second}),
-                           less({counts.first, counts.second - 1}));
+        const std::string prefill = less({counts.first - 1, counts.second});
+        const std::string decode = less({counts.first, counts.second - 1});
+        return prefill == decode ? prefill : fmt::format("prefill: {}; decode: {}", prefill, decode);
     }
 
     Json found_json(ReplicaCounts counts) {
@@ -368,6 +381,15 @@ class Recommender {
     }
 
     RecommendSearch search() {
+        judge_.emplace(out_.list.open, lengths_, data_, options_);
+        std::set<std::string> loaded;
+        for (std::size_t i = 0; i < out_.list.open.size(); ++i) {
+            const Arrangement& one = out_.list.open[i];
+            const std::string kernels = fmt::format("{} {}", one.scenario.cluster.node.gpu.name, one.engine);
+            if (!one.split && loaded.insert(kernels).second) {
+                judge_->load(i);
+            }
+        }
         for (;;) {
             const std::vector<std::size_t> batch = next_batch();
             if (batch.empty()) {
@@ -384,7 +406,7 @@ class Recommender {
                     list.listed, options_.most_gpus,
                     options_.budget > 0 ? fmt::format(" and {:g} USD an hour", options_.budget) : "",
                     list.do_not_divide, list.do_not_fit, list.too_slow, out_.miss_limits,
-                    last_miss_.empty() ? "" : fmt::format(" (the last: {})", last_miss_),
+                    first_miss_.empty() ? "" : fmt::format(" (such as {})", first_miss_),
                     list.why_refused.empty()
                         ? ""
                         : fmt::format("; the scenario refuses {}: {}", list.refused, list.why_refused)),
@@ -429,7 +451,6 @@ class Recommender {
     }
 
     void judge(const std::vector<std::size_t>& batch) {
-        Judge judge(out_.list.open, lengths_, data_, options_);
         std::map<std::size_t, WorkReply> replies;
         std::size_t at = 0;
         double& most = asked_most_;
@@ -439,7 +460,7 @@ class Recommender {
         }
         most = options_.exhaustive ? kNever : std::min(most, kDearest * best_);
         run_in_workers(
-            options_.workers, kTimeout, [&](const std::string& request) { return judge.answer(request); },
+            options_.workers, kTimeout, [&](const std::string& request) { return judge_->answer(request); },
             [&]() -> std::optional<WorkRequest> {
                 if (at == batch.size()) {
                     return std::nullopt;
@@ -487,7 +508,9 @@ class Recommender {
         if (answer.contains("misses")) {
             state.open = false;
             ++(std::isfinite(asked_most_) ? out_.dearer : out_.miss_limits);
-            last_miss_ = fmt::format("{}: {}", one.words, answer["misses"].get<std::string>());
+            if (first_miss_.empty() && answer["tried"].get<bool>()) {
+                first_miss_ = fmt::format("{}: {}", one.words, answer["misses"].get<std::string>());
+            }
             return;
         }
         state.counts = {answer["replicas"][0], answer["replicas"][1]};
@@ -552,9 +575,10 @@ class Recommender {
     std::vector<State> states_;
     std::vector<std::size_t> order_;
     RecommendSearch out_;
+    std::optional<Judge> judge_;
     double best_ = kNever;        ///< USD per hour, on the whole load
     double asked_most_ = kNever;  ///< USD per hour that the last batch might cost
-    std::string best_words_, last_miss_;
+    std::string best_words_, first_miss_;
 };
 
 }  // namespace

@@ -71,6 +71,7 @@ struct Arrangement {
     std::vector<std::string> assignments;  ///< that make it, less replicas and nodes
     std::string words;                     ///< "h200-sxm, fp8, tensor 2, 8,192 tokens per iteration"
     std::string device;
+    std::string engine;  ///< preset of its software, where one is chosen
     std::string router;  ///< an assignment, where there are several replicas
     double price = 0;    ///< USD per GPU hour
     bool split = false;

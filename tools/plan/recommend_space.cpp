@@ -307,6 +307,7 @@ class Lister {
                     if (!engine.empty()) {
                         like.assignments.push_back(fmt::format("engine.software={}", engine));
                     }
+                    like.engine = engine;
                     like.device = device.name;
                     like.price = first.cluster.node.gpu.price.value;
                     like.router = router.empty() ? "" : fmt::format("engine.router={}", router);

@@ -244,6 +244,45 @@ std::vector<std::string> row_of(const RecommendSearch& search, const Recommendat
             one.fewer};
 }
 
+// Why not fewer GPUs, or narrower weights, than the cheapest.
+void say_why(const RecommendSearch& search) {
+    const Recommendation& best = search.ranked.front();
+    const auto text = [&](const Recommendation& one, ReplicaCounts counts) {
+        const Arrangement& arrangement = search.list.open[one.arrangement];
+        return fmt::format("{} of {}", replicas_text(arrangement, counts), arrangement.words);
+    };
+    say("\nWhy not one replica fewer: {}\n", best.fewer);
+    // What was tried just below another arrangement, and has fewer GPUs than the best.
+    const Recommendation* nearest = nullptr;
+    std::int64_t most = 0;
+    for (const Recommendation& one : search.ranked) {
+        const Arrangement& arrangement = search.list.open[one.arrangement];
+        const std::int64_t gpus = gpus_of(arrangement, {one.replicas.first - 1, 0});
+        if (!arrangement.split && one.replicas.first > 1 && gpus < best.gpus && gpus > most) {
+            nearest = &one;
+            most = gpus;
+        }
+    }
+    if (nearest != nullptr) {
+        say("The nearest with fewer than {} GPUs, {}: {}\n", best.gpus,
+            text(*nearest, {nearest->replicas.first - 1, 0}), nearest->fewer);
+    }
+    const auto smallest =
+        std::min_element(search.ranked.begin(), search.ranked.end(),
+                         [](const Recommendation& a, const Recommendation& b) { return a.gpus < b.gpus; });
+    if (smallest->gpus < best.gpus) {
+        say("{} GPUs are enough for {:.2f} USD an hour: {}\n", smallest->gpus, smallest->usd_per_hour,
+            text(*smallest, smallest->replicas));
+    }
+    const auto set = assignments_of(search.list.open[best.arrangement], best.replicas);
+    if (std::any_of(set.begin(), set.end(),
+                    [](const std::string& one) { return one.rfind("engine.weights=", 0) == 0; })) {
+        say("note: weights of another precision than the scenario's change what the model answers; --weights names "
+            "those "
+            "that may be used\n");
+    }
+}
+
 }  // namespace
 
 int command_recommend(const CommandLine& line, const DataDirectory& data) {
@@ -300,15 +339,7 @@ int command_recommend(const CommandLine& line, const DataDirectory& data) {
         terminal.heading("more of the Pareto front: cost, tokens/s/GPU, tokens/s/user");
         terminal.fitted_table(header, front, fit, line.has("all"));
     }
-    say("\nWhy not fewer than {} GPUs: with one replica fewer, {}\n", best.gpus, best.fewer);
-    const auto smallest =
-        std::min_element(search.ranked.begin(), search.ranked.end(),
-                         [](const Recommendation& a, const Recommendation& b) { return a.gpus < b.gpus; });
-    if (smallest->gpus < best.gpus) {
-        const Arrangement& other = list.open[smallest->arrangement];
-        say("{} GPUs are enough for {} USD an hour: {} of {}\n", smallest->gpus,
-            fmt::format("{:.2f}", smallest->usd_per_hour), replicas_text(other, smallest->replicas), other.words);
-    }
+    say_why(search);
     if (line.has("output")) {
         say("\nTo run it: orrery run {}\n", line.text("output"));
     } else {
