@@ -190,6 +190,33 @@ TEST_CASE("recommend: the scenario that it writes runs to the same figures, what
           doctest::Approx(found["arrangements"][0]["values"][0].get<double>()));
 }
 
+TEST_CASE("recommend: a deployment is read back as the arrangement, and foreign files stay") {
+    const Folder folder;
+    const std::string file = folder.file("load.yaml", load(40));
+    const std::string ask = "recommend " + file +
+                            " --gpus h200-sxm --weights bf16 --max-gpus 8 --pools mixed --judged 1 " +
+                            "--slo ttft_p95=500ms,tpot_p95=20ms ";
+    const std::string target = folder.file("deploy");
+    const std::string best = folder.file("best.yaml");
+    const Outcome first = orrery_command(ask + "-o " + best + " --deploy " + target);
+    CHECK_MESSAGE(first.code == 0, first.text);
+    const Scenario wanted = load_scenario(best, {}, data());
+    const std::string back = folder.file("back.yaml");
+    const Outcome imported =
+        orrery_command("import vllm-args " + target + "/vllm-serve.sh --node dgx-h200 -o " + back + " --force");
+    CHECK_MESSAGE(imported.code == 0, imported.text);
+    const Scenario is = load_scenario(back, {}, data());
+    CHECK(is.as<ServingKind>().engine.mixed.replicas == wanted.as<ServingKind>().engine.mixed.replicas);
+    CHECK(is.as<ServingKind>().engine.mixed.tensor == wanted.as<ServingKind>().engine.mixed.tensor);
+    CHECK(orrery_command(ask + "--deploy " + target).code == 0);  // its own files
+    (void)folder.file("deploy/dynamo.yaml", "mine\n");
+    const Outcome foreign = orrery_command(ask + "--deploy " + target);
+    CHECK(foreign.code == 2);
+    CHECK(foreign.text.find("not an earlier output") != std::string::npos);
+    CHECK(read(target + "/dynamo.yaml") == "mine\n");
+    CHECK(orrery_command(ask + "--force --deploy " + target).code == 0);
+}
+
 TEST_CASE("recommend: what is wrong is told at once, and what cannot be is infeasible") {
     const Folder folder;
     const std::string file = folder.file("load.yaml", load(20));

@@ -179,14 +179,17 @@ class Writer {
         DeploymentFile out;
         out.name = name;
         out.importer = importer;
-        // The first line tells the file from those of people (tools/program/outputs.hpp).
-        out.text = fmt::format("# orrery-deployment-1 {}\n# To read it back: orrery import {} {} --node {}\n", name,
-                               importer, name, node_);
+        out.text = fmt::format("{}\n# To read it back: orrery import {} {}{}\n", deployment_mark(name), importer, name,
+                               node_.empty() ? "" : " --node " + node_);
         const auto lacks = [&](bool has, const char* what) {
             if (has) {
                 out.left_out.emplace_back(what);
             }
         };
+        const bool several = engine_.any_phase([](const PhaseSpec& phase) { return phase.replicas > 1; });
+        if (several && engine_.router.name() != "round-robin") {
+            out.left_out.push_back(fmt::format("the router {}: the engine's own", engine_.router.name()));
+        }
         lacks(engine_.speculates, "speculation");
         lacks(engine_.names(), "adapters and models beside this one");
         lacks(engine_.prefix_host > 0 || engine_.prefix_nvme > 0, "tiers of the cache below the devices");
@@ -326,10 +329,24 @@ std::string published_name(const std::string& model, const DataDirectory& data) 
     return model;
 }
 
+std::vector<std::string> deployment_names() {
+    return {"vllm-serve.sh", "sglang-serve.sh", "trtllm-serve.sh", "dynamo.yaml", "llm-d.yaml"};
+}
+
+std::string deployment_mark(const std::string& name) {
+    return "# orrery-deployment-1 " + name;
+}
+
 std::vector<DeploymentFile> deployment_files(const Scenario& scenario, const std::string& model,
                                              const std::string& node, const DataDirectory& data) {
     Writer writer(scenario, published_name(model, data), node, data);
-    return {writer.vllm(), writer.sglang(), writer.tensorrt(), writer.dynamo(), writer.llm_d()};
+    std::vector<DeploymentFile> out = {writer.vllm(), writer.sglang(), writer.tensorrt(), writer.dynamo(),
+                                       writer.llm_d()};
+    for (DeploymentFile& file : out) {  // both phases leave out the same
+        std::sort(file.left_out.begin(), file.left_out.end());
+        file.left_out.erase(std::unique(file.left_out.begin(), file.left_out.end()), file.left_out.end());
+    }
+    return out;
 }
 
 }  // namespace orrery::plan

@@ -24,7 +24,13 @@ struct DeploymentFile {
     std::vector<std::string> left_out;
 };
 
-/// The files of a serving scenario whose model is called `model` (a preset or a name of a checkpoint), on nodes of the preset `node`.
+/// Names of the files.
+[[nodiscard]] std::vector<std::string> deployment_names();
+/// The first line of one, which tells it from files of people.
+[[nodiscard]] std::string deployment_mark(const std::string& name);
+
+/// The files of a serving scenario whose model is called `model` (a preset or a name of a checkpoint), on nodes of the preset `node`
+/// (empty: of no preset).
 [[nodiscard]] std::vector<DeploymentFile> deployment_files(const Scenario& scenario, const std::string& model,
                                                            const std::string& node, const DataDirectory& data);
 

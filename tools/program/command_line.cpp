@@ -297,6 +297,8 @@ const std::vector<CommandSpec>& command_table() {
           {"exhaustive", "", "try every number of replicas of every arrangement on the whole load"},
           {"top", "N", "rows to show; 10 by default"},
           kAll,
+          {"deploy", "DIR",
+           "write how the cheapest is started there, for vLLM, SGLang, TensorRT-LLM, Dynamo and llm-d"},
           writes("output,o", "FILE", "write the scenario with the cheapest arrangement (\"-\": standard output)"),
           writes("json", "FILE", "write every arrangement that was judged (\"-\": standard output)")},
          {"orrery recommend scenarios/serving/llama-2-70b-conversations.yaml --gpus h100-sxm,h200-sxm,b200-sxm -o "

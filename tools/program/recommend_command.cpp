@@ -2,6 +2,7 @@
 
 #include "sim/config/units.hpp"
 #include "sim/config/yaml_tree.hpp"
+#include "tools/plan/deployment.hpp"
 #include "tools/plan/recommend.hpp"
 #include "tools/program/best_scenario.hpp"
 #include "tools/program/outputs.hpp"
@@ -15,6 +16,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 
 namespace orrery::program {
 
@@ -283,6 +286,71 @@ void say_why(const RecommendSearch& search) {
     }
 }
 
+// Names what a preset or checkpoint is called in a scenario; empty for a description in place.
+std::string named(const YamlNode* node) {
+    const YamlNode* name = node != nullptr && node->kind == YamlNode::Kind::map ? node->find("preset") : node;
+    return name != nullptr && name->kind == YamlNode::Kind::scalar ? name->scalar : "";
+}
+
+// The files of a deployment, and what a search would find too late: a folder that cannot be, or files of somebody else.
+class DeploymentFolder {
+  public:
+    DeploymentFolder(const CommandLine& line, const YamlNode& root) : line_(line), model_(named(root.find("model"))) {
+        const YamlNode* cluster = root.find("cluster");
+        node_ = named(cluster == nullptr ? nullptr : cluster->find("node"));
+        if (!line.has("deploy")) {
+            return;
+        }
+        if (model_.empty()) {
+            throw ConfigError("--deploy needs a model with a name, which engines download it by",
+                              ErrorCode::command_line);
+        }
+        std::error_code unknown;
+        if (std::filesystem::exists(line.text("deploy"), unknown) &&
+            !std::filesystem::is_directory(line.text("deploy"), unknown)) {
+            throw ConfigError(fmt::format("--deploy {}: is no folder", line.text("deploy")),
+                              ErrorCode::unwritable_file);
+        }
+        std::vector<Diagnostic> errors;
+        for (const std::string& name : deployment_names()) {
+            std::ifstream file(path(name));
+            std::string first;
+            if (!line.has("force") && std::getline(file, first) && first != deployment_mark(name)) {
+                errors.push_back({path(name), 0, 0,
+                                  "exists, and is not an earlier output of this kind (--deploy): name another folder "
+                                  "(--force overwrites it)",
+                                  ErrorCode::unwritable_file});
+            }
+        }
+        throw_if_any(errors);
+    }
+
+    void write(const Arrangement& arrangement, ReplicaCounts replicas, const DataDirectory& data) const {
+        std::string node = node_;
+        for (const std::string& assignment : arrangement.assignments) {
+            constexpr std::string_view kNode = "cluster.node=";
+            node = assignment.rfind(kNode, 0) == 0 ? assignment.substr(kNode.size()) : node;
+        }
+        std::filesystem::create_directories(line_.text("deploy"));
+        const bool quiet = line_.quiet() || line_.text("json") == "-" || line_.text("output") == "-";
+        for (const DeploymentFile& file :
+             deployment_files(plan::scenario_of(arrangement, replicas), model_, node, data)) {
+            write_output(line_, "--deploy", path(file.name), file.text);
+            if (!quiet && !file.left_out.empty()) {
+                say("{} leaves out {}\n", path(file.name), fmt::join(file.left_out, "; "));
+            }
+        }
+    }
+
+  private:
+    [[nodiscard]] std::string path(const std::string& name) const {
+        return (std::filesystem::path(line_.text("deploy")) / name).string();
+    }
+
+    const CommandLine& line_;
+    std::string model_, node_;
+};
+
 }  // namespace
 
 int command_recommend(const CommandLine& line, const DataDirectory& data) {
@@ -296,6 +364,7 @@ int command_recommend(const CommandLine& line, const DataDirectory& data) {
     const Scenario scenario = load_scenario(line.arguments[0], line.overrides(), data);
     check_best_scenario(line, files_of(scenario));
     check_outputs(line, files_of(scenario));
+    const DeploymentFolder folder(line, root);
     Progress progress(terminal, "searching the cheapest arrangement");
     options.found = [&](const std::string& text) { progress.note(text); };
     const RecommendSearch search = recommend(root, scenario, data, options);
@@ -309,6 +378,9 @@ int command_recommend(const CommandLine& line, const DataDirectory& data) {
         write_best_scenario(line, data, search.list.without, assignments_of(arrangement, best.replicas),
                             fmt::format("{} with the cheapest of {} arrangements: {} GPUs at {:.4g} USD an hour.",
                                         line.arguments[0], search.list.listed, best.gpus, best.usd_per_hour));
+    }
+    if (line.has("deploy")) {
+        folder.write(arrangement, best.replicas, data);
     }
     if (line.quiet() || line.text("json") == "-" || line.text("output") == "-") {
         return 0;
