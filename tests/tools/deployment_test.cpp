@@ -113,5 +113,6 @@ TEST_CASE("deployment: what a file cannot say is said") {
         CHECK(std::find(file.left_out.begin(), file.left_out.end(), "speculation") != file.left_out.end());
     }
     CHECK(published_name("llama-3.1-8b", data()).find("meta-llama/") == 0);
+    CHECK(published_name("deepseek-v3", data()) == "deepseek-ai/DeepSeek-V3");  // in fp8, as it is published
     CHECK(published_name("Qwen/Qwen3-8B", data()) == "Qwen/Qwen3-8B");
 }

@@ -319,10 +319,9 @@ std::string published_name(const std::string& model, const DataDirectory& data) 
     if (model.find('/') != std::string::npos) {
         return model;
     }
-    const std::optional<NamedCheckpoint> named = find_checkpoint(model, data);
     for (const ModelSource& source : model_sources(data)) {
         const std::optional<NamedCheckpoint> found = find_checkpoint(source.source, data);
-        if (source.preset == model && named && found && found->preset == model && found->weights == named->weights) {
+        if (source.preset == model && found && found->preset == model) {
             return source.source;
         }
     }

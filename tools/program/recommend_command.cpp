@@ -248,13 +248,14 @@ std::vector<std::string> row_of(const RecommendSearch& search, const Recommendat
 }
 
 // Why not fewer GPUs, or narrower weights, than the cheapest.
-void say_why(const RecommendSearch& search) {
+void say_why(const RecommendSearch& search, const RecommendOptions& options) {
     const Recommendation& best = search.ranked.front();
     const auto text = [&](const Recommendation& one, ReplicaCounts counts) {
         const Arrangement& arrangement = search.list.open[one.arrangement];
         return fmt::format("{} of {}", replicas_text(arrangement, counts), arrangement.words);
     };
-    say("\nWhy not one replica fewer: {}\n", best.fewer);
+    say("\nWhy not one replica fewer{}: {}\n", options.spare > 0 ? fmt::format(", with {} lost", options.spare) : "",
+        best.fewer);
     // What was tried just below another arrangement, and has fewer GPUs than the best.
     const Recommendation* nearest = nullptr;
     std::int64_t most = 0;
@@ -411,7 +412,7 @@ int command_recommend(const CommandLine& line, const DataDirectory& data) {
         terminal.heading("more of the Pareto front: cost, tokens/s/GPU, tokens/s/user");
         terminal.fitted_table(header, front, fit, line.has("all"));
     }
-    say_why(search);
+    say_why(search, options);
     if (line.has("output")) {
         say("\nTo run it: orrery run {}\n", line.text("output"));
     } else {
