@@ -122,9 +122,11 @@ std::vector<TrainingPoint> load_training_points(const DataDirectory& data, const
     std::vector<std::string> files = {file};
     if (file.empty()) {
         files.clear();
-        for (const auto& entry : std::filesystem::directory_iterator(data.path("validation/training"))) {
-            if (entry.path().extension() == ".yaml") {
-                files.push_back(entry.path().string());
+        for (const char* folder : {"validation/training", "validation/training/recent"}) {
+            for (const auto& entry : std::filesystem::directory_iterator(data.path(folder))) {
+                if (entry.path().extension() == ".yaml") {
+                    files.push_back(entry.path().string());
+                }
             }
         }
         std::sort(files.begin(), files.end());

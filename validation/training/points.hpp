@@ -1,10 +1,11 @@
 #pragma once
 // Measured training runs: files of points, each a scenario beside its measured time, and what Orrery predicts for them.
 //
-// A file (validation/training/*.yaml, or one of a user's own):
+// A file (validation/training/*.yaml, recent/*.yaml there, or one of a user's own):
 //   subset: NAME        points that are scored together beside the whole; "given" where it is left out
 //   points:
 //     - id: NAME
+//       confidence, dispatcher   of the source, for readers
 //       measured: 5.92 s
 //       memory: 16.4 GB     peak that the framework allocated on the fullest GPU; may be left out
 //       reserved: 77 GiB    peak that its caching allocator reserved there; may be left out
@@ -45,7 +46,7 @@ struct TrainingPoint {
     [[nodiscard]] const SoftwareSpec& software() const { return variants[0].as<TrainingKind>().software; }
 };
 
-/// The points of all files of validation/training, or those of `file`. Throws ConfigError with all that is wrong in a file.
+/// The points of all files of validation/training and of its folder recent, or those of `file`. Throws ConfigError with all that is wrong in a file.
 [[nodiscard]] std::vector<TrainingPoint> load_training_points(const DataDirectory& data, const std::string& file = {});
 
 /// Runs the variants; a range over those that the model says fit, when there are several.

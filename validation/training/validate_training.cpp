@@ -1,6 +1,7 @@
 #include "validation/scatter.hpp"
 #include "validation/statistics.hpp"
 #include "validation/training/points.hpp"
+#include "validation/training/recent.hpp"
 #include "validation/validate.hpp"
 
 #include "sim/base/math.hpp"
@@ -495,20 +496,22 @@ Comparison validate_training(ModelCache& models, const Terminal& terminal, const
     for (const std::string& mechanism : options.without) {
         leave_out(points, mechanism);
     }
-    const auto taken_apart = [&](const char* subset) {
-        const auto first = std::stable_partition(points.begin(), points.end(),
-                                                 [&](const TrainingPoint& p) { return p.subset != subset; });
+    const auto taken_apart = [&](const std::function<bool(const TrainingPoint&)>& wanted) {
+        const auto first =
+            std::stable_partition(points.begin(), points.end(), [&](const TrainingPoint& p) { return !wanted(p); });
         std::vector<TrainingPoint> out(std::make_move_iterator(first), std::make_move_iterator(points.end()));
         points.erase(first, points.end());
         return out;
     };
     std::array<std::vector<TrainingPoint>, kApart.size()> apart;
     std::vector<TrainingPoint> vocabulary;
+    std::vector<TrainingPoint> recent;
     if (options.runs.empty()) {
         for (std::size_t i = 0; i < kApart.size(); ++i) {
-            apart[i] = taken_apart(kApart[i].subset);
+            apart[i] = taken_apart([&](const TrainingPoint& p) { return p.subset == kApart[i].subset; });
         }
-        vocabulary = taken_apart(kVocabulary);
+        vocabulary = taken_apart([](const TrainingPoint& p) { return p.subset == kVocabulary; });
+        recent = taken_apart(is_recent);
     }
     if (options.fit) {
         fit_software(points, models, terminal);
@@ -519,6 +522,7 @@ Comparison validate_training(ModelCache& models, const Terminal& terminal, const
         sets.push_back(&set);
     }
     sets.push_back(&vocabulary);
+    sets.push_back(&recent);
     std::size_t count = 0;
     for (const std::vector<TrainingPoint>* set : sets) {
         count += set->size();
@@ -560,7 +564,8 @@ Comparison validate_training(ModelCache& models, const Terminal& terminal, const
         }
     }
     if (options.runs.empty()) {
-        print_groups(terminal, "all scored points, by kind", sets, kind_of);
+        const std::vector<std::vector<TrainingPoint>*> earlier(sets.begin(), sets.end() - 1);
+        print_groups(terminal, "all scored points but those of 2025 and 2026, by kind", earlier, kind_of);
     }
     print_groups(terminal, "by source", points, [](const TrainingPoint& p) { return p.source; });
     print_groups(terminal, "by software", points, [](const TrainingPoint& p) { return p.software().name; });
@@ -631,6 +636,10 @@ Comparison validate_training(ModelCache& models, const Terminal& terminal, const
             const std::vector<Score> scores = score_apart(kApart[i], apart[i], terminal);
             out.scores.insert(out.scores.end(), scores.begin(), scores.end());
         }
+    }
+    if (!recent.empty()) {
+        const std::vector<Score> scores = score_recent(recent, models.data(), terminal);
+        out.scores.insert(out.scores.end(), scores.begin(), scores.end());
     }
     return out;
 }
