@@ -250,7 +250,7 @@ TEST_CASE("experts: exchanges wait, hide behind shared experts, or behind anothe
         "experts: {count: 16, topk: 2, ffn: 1024, shared: 4096}}";
     const auto run_with = [&](const std::string& overlap) {
         return train(with_plan(
-            "data: 32, global_batch: 64, expert: 16, expert_tensor: 1, overlap: {experts: " + overlap + "}", shared));
+            "data: 32, global_batch: 640, expert: 16, expert_tensor: 1, overlap: {experts: " + overlap + "}", shared));
     };
     const TrainingResult none = run_with("none");
     const TrainingResult beside = run_with("shared");
@@ -331,6 +331,18 @@ TEST_CASE("experts: the device waits once per forward pass of a layer whose size
     CHECK(waited(", capacity: 2, pad: true", "") == 0);
     CHECK(waited("", ", graphs: layers") == 0);
     CHECK(waited("", ", graphs: iteration") == 0);
+}
+
+TEST_CASE("experts: exchanges show in the passes of a pipeline that have no other micro-batch beside them") {
+    const auto shown = [](const std::string& batch, const std::string& overlap) {
+        const TrainingResult run =
+            train(with_plan("pipeline: 2, data: 16, expert: 16, expert_tensor: 1, global_batch: " + batch +
+                            ", overlap: {experts: " + overlap + "}"));
+        return booked(run, Category::expert_communication);
+    };
+    // Of 2 micro-batches on 2 stages (1/2 + 1) / 2 have none, of 32 a sixteenth of that.
+    CHECK(shown("32", "batches") / shown("32", "none") > 0.7);
+    CHECK(shown("512", "batches") / shown("512", "none") < shown("32", "batches") / shown("32", "none"));
 }
 
 TEST_CASE("CUDA graphs of layers leave exchanges and products of experts to the host, those of iterations nothing") {

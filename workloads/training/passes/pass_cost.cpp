@@ -156,7 +156,7 @@ PassProgram PassCost::recomputed(LayerKind kind, const PassProgram& forward) con
             break;
         case Recompute::experts:
             if (kind.experts) {
-                found = expert_feed_forward(Direction::forward, Part::whole);
+                found = expert_feed_forward(Direction::forward, Part::whole, true);
             }
             break;
         case Recompute::modules:
@@ -198,7 +198,7 @@ PassProgram PassCost::recomputed_modules(LayerKind kind) const {
         out.kernel("activation function", stream_slowdown_ * streaming(moved, kernels), kernels);
     }
     if (modules.ffn && kind.experts) {
-        out.program().append(expert_feed_forward(Direction::forward, Part::whole));
+        out.program().append(expert_feed_forward(Direction::forward, Part::whole, true));
     } else if (modules.ffn && feeds) {
         const Block block = feed_forward(static_cast<double>(model_.ffn) / t_);
         const std::span<const Block> both(&block, 1);
@@ -332,6 +332,22 @@ PassCost::Block PassCost::feed_forward(double width) const {
 }
 
 PassProgram PassCost::layer(LayerKind kind, Direction direction, Part part) const {
+    if (!kind.experts || plan_.experts.overlap != ExpertOverlap::batches || part == Part::weights) {
+        return layer_of(kind, direction, part, false);
+    }
+    // A mean of both kinds of passes.
+    const double paired = share_of_pairs(plan_);
+    PassProgram out;
+    if (paired < 1) {
+        out.append(layer_of(kind, direction, part, false), 1 - paired);
+    }
+    if (paired > 0) {
+        out.append(layer_of(kind, direction, part, true), paired);
+    }
+    return out;
+}
+
+PassProgram PassCost::layer_of(LayerKind kind, Direction direction, Part part, bool paired) const {
     const bool backward = direction == Direction::backward;
     Writer out(backward ? Category::backward : Category::forward, *this);
     const bool scans = kind.part == LayerPart::state_space;
@@ -363,7 +379,7 @@ PassProgram PassCost::layer(LayerKind kind, Direction direction, Part part) cons
             stream("biases", bytes.ffn_biases, 2);
         }
     };
-    if (kind.experts && plan_.experts.overlap == ExpertOverlap::batches && part != Part::weights) {
+    if (paired) {
         // While this micro-batch computes, another one, half a layer behind, exchanges as many tokens.
         out.collective("exchange of the other micro-batch", PassStream::expert, exchange_of_tokens(),
                        PassProgram::kNone);
@@ -384,11 +400,11 @@ PassProgram PassCost::layer(LayerKind kind, Direction direction, Part part) cons
         if (routed && part != Part::weights) {
             stream(backward ? "residual" : "norm", backward ? bytes.residual : bytes.norm,
                    backward ? 1 : norm_kernels());
-            out.program().append(expert_feed_forward(direction, part));
+            out.program().append(expert_feed_forward(direction, part, paired));
             stream(backward ? "norm" : "residual", backward ? bytes.norm : bytes.residual,
                    backward ? norm_kernels() : 1);
         } else if (routed) {
-            out.program().append(expert_feed_forward(direction, part));
+            out.program().append(expert_feed_forward(direction, part, paired));
         } else if (part == Part::weights) {
             write_output_gradients(out, both, part);
             write_input_gradients(out, both, part);

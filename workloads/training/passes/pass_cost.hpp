@@ -177,11 +177,11 @@ class PassCost {
     [[nodiscard]] Block feed_forward(double width) const;
     void add_flops(Writer& out, const Block& block, bool backward, Part part) const;
     /// From the norm before the router to the sum of what the experts made.
-    [[nodiscard]] PassProgram expert_feed_forward(Direction direction, Part part) const;
+    [[nodiscard]] PassProgram expert_feed_forward(Direction direction, Part part, bool paired) const;
     /// What the function between the experts' products moves.
     [[nodiscard]] double expert_activation_bytes(bool backward) const;
-    void write_expert_forward(Writer& out) const;
-    void write_expert_backward(Writer& out, Part part) const;
+    void write_expert_forward(Writer& out, bool paired) const;
+    void write_expert_backward(Writer& out, Part part, bool paired) const;
     void write_expert_wait(Writer& out) const;
     void write_shared(Writer& out, Direction direction, Part part) const;
     [[nodiscard]] Block expert_products() const;
@@ -198,6 +198,10 @@ class PassCost {
     void write_sort(Writer& out, double bytes = 4) const;
     [[nodiscard]] Product router() const;
     [[nodiscard]] PassProgram layer(LayerKind kind, Direction direction, Part part = Part::whole) const;
+    /// `paired`: a pass of another micro-batch runs beside it where experts overlap by batches.
+    [[nodiscard]] PassProgram layer_of(LayerKind kind, Direction direction, Part part, bool paired) const;
+    /// Of the passes of a stage, those that are paired.
+    [[nodiscard]] static double share_of_pairs(const PlanSpec& plan);
     [[nodiscard]] PassProgram attention_core(LayerKind kind, Direction direction) const;
     [[nodiscard]] PassProgram embedding(Direction direction) const;
     [[nodiscard]] PassProgram head(Direction direction, Part part = Part::whole) const;

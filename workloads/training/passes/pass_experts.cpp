@@ -74,17 +74,35 @@ Alone PassCost::shadow_exchange(bool gradients) const {
             memory_bytes(op, ranks, Bytes(bytes)).value()};
 }
 
+// Passes that have a pass of another micro-batch beside them, of all of a stage: while the pipeline fills and drains they have none.
+// Megatron-Core (core/pipeline_parallel/schedules.py, get_pp_rank_microbatches) fills stage r of p, with v chunks each, by
+// 2 (p - r - 1) + (v - 1) p forward passes, by p - r - 1 without chunks, and by one more where exchanges overlap; here their mean over
+// stages. Both ends of a pipeline that starts from both fill half of it.
+double PassCost::share_of_pairs(const PlanSpec& plan) {
+    const auto stages = static_cast<double>(plan.pipeline);
+    const auto chunks = static_cast<double>(plan.chunks);
+    double filling = stages - 1 + (chunks - 1) * stages;
+    double passes = static_cast<double>(plan.micro_batches()) * chunks;
+    if (plan.copies() > 1) {
+        filling = stages / 2;
+        passes = static_cast<double>(plan.micro_batches());
+    } else if (plan.chunks == 1) {
+        filling = (stages - 1) / 2;
+    }
+    return std::max(0.0, 1 - (filling + 1) / passes);
+}
+
 Alone PassCost::exchange_of_tokens() const {
     return dispatch(plan_.experts.dispatch_precision) + combine(plan_.experts.combine_precision);
 }
 
-PassProgram PassCost::expert_feed_forward(Direction direction, Part part) const {
+PassProgram PassCost::expert_feed_forward(Direction direction, Part part, bool paired) const {
     const bool backward = direction == Direction::backward;
     Writer out(backward ? Category::backward : Category::forward, *this);
     if (backward) {
-        write_expert_backward(out, part);
+        write_expert_backward(out, part, paired);
     } else {
-        write_expert_forward(out);
+        write_expert_forward(out, paired);
     }
     add_flops(out, Block{{router()}, {}, {}, {}}, backward, part);
     add_flops(out, expert_products(), backward, part);
@@ -144,7 +162,7 @@ void PassCost::write_shared(Writer& out, Direction direction, Part part) const {
     write_input_gradients(out, both, part);
 }
 
-void PassCost::write_expert_forward(Writer& out) const {
+void PassCost::write_expert_forward(Writer& out, bool paired) const {
     const double h = static_cast<double>(model_.hidden);
     const double own = tokens_ / t_;
     const double sent = own * static_cast<double>(model_.experts.topk) * load_.kept;
@@ -153,7 +171,7 @@ void PassCost::write_expert_forward(Writer& out) const {
     const double share = 1.0 / static_cast<double>(plan_.experts.pieces);
     const Product in = part_of_rows(products.in[0], share);
     const Product last = part_of_rows(products.out[0], share);
-    const bool elsewhere = plan_.experts.overlap == ExpertOverlap::batches;  // exchanges run beside another micro-batch
+    const bool elsewhere = paired && plan_.experts.overlap == ExpertOverlap::batches;  // beside another micro-batch
     const bool beside = plan_.experts.overlap == ExpertOverlap::shared;
     if (!beside) {
         write_shared(out, Direction::forward, Part::whole);
@@ -199,7 +217,7 @@ void PassCost::write_expert_forward(Writer& out) const {
     }
 }
 
-void PassCost::write_expert_backward(Writer& out, Part part) const {
+void PassCost::write_expert_backward(Writer& out, Part part, bool paired) const {
     const double h = static_cast<double>(model_.hidden);
     const double own = tokens_ / t_;
     const double sent = own * static_cast<double>(model_.experts.topk) * load_.kept;
@@ -210,7 +228,7 @@ void PassCost::write_expert_backward(Writer& out, Part part) const {
     const Product last = part_of_rows(products.out[0], share);
     const bool input = part != Part::weights;
     const bool weights = part != Part::input && !frozen();
-    const bool elsewhere = plan_.experts.overlap == ExpertOverlap::batches;
+    const bool elsewhere = paired && plan_.experts.overlap == ExpertOverlap::batches;
     const bool beside = plan_.experts.overlap == ExpertOverlap::shared;
     out.capture(false);
     PassProgram::Id moved = PassProgram::kNone;
