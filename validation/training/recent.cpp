@@ -86,10 +86,10 @@ std::string model_of(const TrainingPoint& point) {
 std::string format_of(const TrainingPoint& point) {
     const PlanSpec& plan = point.variants[0].as<TrainingKind>().plan;
     const std::string& format = precision_names()[static_cast<std::size_t>(plan.precision)];
-    return plan.precision != Precision::fp8              ? format
-           : plan.fp8_scaling == Fp8Scaling::block       ? format + ", scales of blocks"
-           : plan.fp8_scaling == Fp8Scaling::current     ? format + ", current scales"
-                                                         : format + ", delayed scales";
+    return plan.precision != Precision::fp8          ? format
+           : plan.fp8_scaling == Fp8Scaling::block   ? format + ", scales of blocks"
+           : plan.fp8_scaling == Fp8Scaling::current ? format + ", current scales"
+                                                     : format + ", delayed scales";
 }
 
 void print_left_out(const Terminal& terminal, const DataDirectory& data) {
@@ -113,7 +113,8 @@ std::vector<Score> score_recent(const std::vector<TrainingPoint>& points, const 
     constexpr const char* kAll = "all";
     const auto by_kind = groups_of(points, kind_of);
     const auto all = groups_of(points, [&](const TrainingPoint&) { return std::string(kAll); });
-    print(terminal, "runs of 2025 and 2026, by source", groups_of(points, [](const TrainingPoint& p) { return p.source; }));
+    print(terminal, "runs of 2025 and 2026, by source",
+          groups_of(points, [](const TrainingPoint& p) { return p.source; }));
     print(terminal, "runs of 2025 and 2026, by kind and hardware",
           groups_of(points, [](const TrainingPoint& p) { return kind_of(p) + ", " + generation_of(p); }));
     print(terminal, "runs of 2025 and 2026, by kind and format",
