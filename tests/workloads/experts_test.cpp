@@ -333,6 +333,25 @@ TEST_CASE("experts: the device waits once per forward pass of a layer whose size
     CHECK(waited("", ", graphs: iteration") == 0);
 }
 
+TEST_CASE("experts: a library of dispatch waits and starts as it does, in every exchange of every layer") {
+    const auto iteration = [](const std::string& plan) {
+        return train(with_plan("data: 32, global_batch: 64, expert: 16" + plan, kModel, 4,
+                               "software: {preset: megatron-core-2024, expert_wait: 3 ms}"))
+            .iteration_s;
+    };
+    const double passes = 4 * 2;  // layers, micro-batches
+    const double plain = iteration("");
+    CHECK(iteration(", dispatcher: {library: nccl}") == plain);
+    CHECK(iteration(", dispatcher: {wait: 5 ms}") - plain == doctest::Approx(passes * 2e-3));
+    // A dispatch and a combine, forward and backward.
+    CHECK(iteration(", dispatcher: {start: 1 ms}") - plain == doctest::Approx(passes * 4 * 1e-3));
+    CHECK(iteration(", dispatcher: {library: hybridep}") < plain);
+    CHECK(iteration(", dispatcher: {library: proxy}") > plain);
+    CHECK(refusal_of("data: 32, global_batch: 32, dispatcher: {library: nccl}",
+                     "{layers: 4, hidden: 1024, heads: 8, vocabulary: 1024, sequence: 1024}")
+              .find("dispatcher needs a model with experts") != std::string::npos);
+}
+
 TEST_CASE("experts: exchanges show in the passes of a pipeline that have no other micro-batch beside them") {
     const auto shown = [](const std::string& batch, const std::string& overlap) {
         const TrainingResult run =

@@ -13,11 +13,12 @@ extern const FeatureRow kAdapters;
 extern const FeatureRow kDocuments;
 extern const FeatureRow kSignatures;
 extern const FeatureRow kHostCheckpoints;
+extern const FeatureRow kDispatcher;
 
 const std::vector<const FeatureRow*>& feature_table() {
-    static const std::vector<const FeatureRow*> kTable = {&kOffload,   &kZerothOrder, &kSharding,
-                                                          &kOuter,     &kCompression, &kAdapters,
-                                                          &kDocuments, &kSignatures,  &kHostCheckpoints};
+    static const std::vector<const FeatureRow*> kTable = {&kOffload,         &kZerothOrder, &kSharding,  &kOuter,
+                                                          &kCompression,     &kAdapters,    &kDocuments, &kSignatures,
+                                                          &kHostCheckpoints, &kDispatcher};
     return kTable;
 }
 

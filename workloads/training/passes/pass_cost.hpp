@@ -183,6 +183,7 @@ class PassCost {
     void write_expert_forward(Writer& out, bool paired) const;
     void write_expert_backward(Writer& out, Part part, bool paired) const;
     void write_expert_wait(Writer& out) const;
+    [[nodiscard]] double start_of_exchange() const;
     void write_shared(Writer& out, Direction direction, Part part) const;
     [[nodiscard]] Block expert_products() const;
     [[nodiscard]] static Product part_of_rows(Product product, double share);

@@ -4,6 +4,7 @@
 // expert, products, sort back, exchange, weigh and add up. Where a token is sent once for several of its choices (all-gather,
 // hierarchical), nothing is permuted before, and what its experts on a rank make is weighed and added up there, as it is sorted back.
 
+#include "workloads/training/features/dispatcher.hpp"
 #include "workloads/training/passes/pass_writer.hpp"
 
 #include <algorithm>
@@ -51,14 +52,19 @@ double PassCost::expert_activation_bytes(bool backward) const {
     return in.times * in.gemm.m * activation_values(products.out[0].gemm.k, backward) * 2;
 }
 
+// Ranks that hold all experts exchange nothing.
+double PassCost::start_of_exchange() const {
+    return plan_.experts.expert > 1 ? plan_.feature<DispatcherPlan>().start() : 0;
+}
+
 Alone PassCost::dispatch(Precision precision) const {
     const double tokens = tokens_ / t_ / static_cast<double>(plan_.experts.pieces);
-    return {exchange_->dispatch(tokens, precision), exchange_->memory_bytes(tokens, precision)};
+    return {start_of_exchange() + exchange_->dispatch(tokens, precision), exchange_->memory_bytes(tokens, precision)};
 }
 
 Alone PassCost::combine(Precision precision) const {
     const double tokens = tokens_ / t_ / static_cast<double>(plan_.experts.pieces);
-    return {exchange_->combine(tokens, precision), exchange_->memory_bytes(tokens, precision)};
+    return {start_of_exchange() + exchange_->combine(tokens, precision), exchange_->memory_bytes(tokens, precision)};
 }
 
 double PassCost::shadow_bytes() const {
@@ -127,11 +133,12 @@ void PassCost::write_sort(Writer& out, double bytes) const {
 // The sizes of what comes next are known on the device, and the host launches it by them: it waits for all that runs, and the device
 // for what it launches then. Padded experts have known sizes; graphs of a layer leave the host so little that it is ahead again.
 void PassCost::write_expert_wait(Writer& out) const {
-    if (!plan_.experts.pad && software_.graphs == CudaGraphs::none && software_.expert_wait.value > 0) {
+    const double seconds = plan_.feature<DispatcherPlan>().wait(software_.expert_wait.value);
+    if (!plan_.experts.pad && software_.graphs == CudaGraphs::none && seconds > 0) {
         out.program().add({"wait for the tokens of experts",
                            Category::overhead,
                            PassStream::compute,
-                           software_.expert_wait.value,
+                           seconds,
                            0,
                            {PassProgram::kNone, PassProgram::kNone}});
     }
