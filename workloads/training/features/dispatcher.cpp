@@ -13,7 +13,7 @@ struct Library {
 };
 
 // HybridEP: fitted on the declared half of its eager runs in validation/training/recent, six of thirteen, of Megatron-Bridge and
-// Megatron-LM (0.5 ms steps: 1.5 and 2.5 ms err by 17.4 and 17.5 %, 2 ms by 17.2 %; held back 13.9 %, with the software's 4.1 ms 20 %).
+// Megatron-LM (0.5 ms steps: 1.5 and 2.5 ms err by 17.4 and 17.5 %, 2 ms by 17.2 %; held back 13.9 %).
 // Proxy: mean of what UCCL-EP takes for 128 tokens over EFA among 16 and 32 ranks, dispatch 301 and 358 us, combine 835 and 689 us
 // (awslabs/awsome-distributed-ai, micro-benchmarks/expert-parallelism, pplx-garden's README).
 constexpr Library kLibraries[] = {
@@ -35,8 +35,8 @@ void DispatcherPlan::describe(Fields& fields) {
         names.emplace_back(one.name);
     }
     fields.enumeration({"library",
-                        "what exchanges tokens: NCCL; DeepEP, or HybridEP, over InfiniBand or NVLink; proxy: DeepEP's "
-                        "interface over a thread of the host (UCCL, NVSHMEM over libfabric)"},
+                        "what exchanges tokens: nccl and deepep ask the host for counts alike, hybridep waits less, and a "
+                        "proxy (UCCL, NVSHMEM over libfabric) starts late"},
                        names, library);
     fields.quantity({"wait", "host's wait in each layer of a forward pass; 0: the library's", false, 0, 10},
                     Dimension::time, own_wait);
