@@ -17,6 +17,7 @@ namespace {
 constexpr double kShort = 20e-6;      // s; shorter kernels are reported apart
 constexpr double kSparse = 0.05;      // of the rows, for the sparse split
 constexpr std::size_t kLarge = 2000;  // rows from which a table has all splits
+constexpr std::size_t kScored = 200;  // and from which it has the sparse one beside leaving out layers
 
 struct Split {
     std::vector<MeasuredPoint> in, back;
@@ -181,6 +182,9 @@ KernelFit calibrate_kernel(const std::vector<MeasuredPoint>& points, const Kerne
         fit.spread_larger = std::max(larger, spread);
         return fit;
     }
+    if (points.size() >= kScored) {
+        (void)judge("sparse", spread_points(points, kSparse), free);
+    }
     KernelFit fit = fit_kernel(points, rates, free);
     FitOptions chosen;
     chosen.cross_validate = false;
@@ -239,7 +243,7 @@ KernelFit calibrate_kernel(const std::vector<MeasuredPoint>& points, const Kerne
 
 void judge_sibling(KernelFit& fit, const std::vector<MeasuredPoint>& points, const KernelRates& rates,
                    const KernelFit& sibling, const std::string& name) {
-    if (points.size() < kLarge) {
+    if (points.size() < kScored) {
         return;
     }
     const Split split = split_by(points, spread_points(points, kSparse));

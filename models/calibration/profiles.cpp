@@ -139,8 +139,9 @@ void read_generation_attention(const PublicProfile&, TableReader& table, Trace& 
     }
 }
 
-void read_mla(const PublicProfile&, TableReader& table, Trace& trace) {
+void read_mla(const PublicProfile& profile, TableReader& table, Trace& trace) {
     while (table.next()) {
+        const bool narrow = table.text("kv_cache_dtype") == "fp8";
         const bool decode = table.text("op_name") == "mla_generation";
         const double past = table.number("step");
         const double queries = table.number("isl", 1);
@@ -150,12 +151,13 @@ void read_mla(const PublicProfile&, TableReader& table, Trace& trace) {
         }
         shape.emplace_back("keys", queries + past);
         shape.emplace_back("heads", table.number("num_heads", 1));
-        if (table.text("mla_dtype") != "bfloat16" || (!decode && queries < 2)) {
+        if (table.text("mla_dtype") != "bfloat16" || (!decode && queries < 2) ||
+            !wanted(profile, narrow ? "bf16:kv8" : "bf16")) {
             continue;
         }
         add(trace, table, decode ? "mla_decode" : "mla_prefill", "bf16", std::move(shape),
             1000 * table.number("latency"), std::string(table.text("kernel_source")));
-        if (!trace.rows.empty() && trace.rows.back().line == table.line() && table.text("kv_cache_dtype") == "fp8") {
+        if (!trace.rows.empty() && trace.rows.back().line == table.line() && narrow) {
             trace.rows.back().kv_dtype = "fp8";
         }
     }

@@ -24,7 +24,7 @@ struct PublicProfile {
     /// Dimensions that the file does not carry: "layers.csv" profiles of one model. {heads, kv_heads, hidden, ffn,
     /// vocabulary, tensor}; zeros where the file has its own.
     double heads = 0, kv_heads = 0, head_dim = 0, hidden = 0, ffn = 0, vocabulary = 0, tensor = 1;
-    /// Formats of products to read, separated by blanks; empty: all.
+    /// Formats to read, separated by blanks, `bf16:kv8` that of latent attention over an 8-bit cache; empty: all.
     const char* only = "";
     /// Experts without a gate, as "hidden x ffn" separated by blanks.
     const char* ungated = "";

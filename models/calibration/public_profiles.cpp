@@ -37,6 +37,7 @@ constexpr const char* kNotTensorwise = "bf16 fp8-block bf16:int4 bf16:fp4-mx";
 // Kernels of other engines where a table has them: sets that an engine's software names.
 constexpr const char* kSglang = "sglang";
 constexpr const char* kSglang14 = "ai-dynamo/aiconfigurator@095f58a, SGLang 0.5.14";
+constexpr const char* kTrt10 = "ai-dynamo/aiconfigurator@095f58a, TensorRT-LLM 1.0.0";
 constexpr const char* kApex = "microsoft/apex_plus@8769096, cuBLAS";
 #define AIC "aiconfigurator-kernels/"
 #define AICD "aiconfigurator/data/"
@@ -111,6 +112,35 @@ const std::vector<PublicProfile>& public_profiles() {
         // SGLang runs prompts with keys and values of every head (deepseek_v2.py), so that its decodes alone are taken.
         {"aic-mla", AIC "h200_sxm/mla/sglang/0.5.14/generation_mla_perf.csv.xz", "h200-sxm", kSglang14, kApache, 0, 0,
          0, 0, 0, 0, 1, "", "", "", kSglang},
+        {"aic-mla", AIC "b200_sxm/mla/trtllm/1.3.0rc20/context_mla_perf.csv.xz", "b200-sxm", kTrt, kApache},
+        {"aic-mla", AIC "b200_sxm/mla/trtllm/1.3.0rc20/generation_mla_perf.csv.xz", "b200-sxm", kTrt, kApache},
+        {"aic-mla", AIC "b300_sxm/mla/trtllm/1.3.0rc20/context_mla_perf.csv.xz", "b300-sxm", kTrt, kApache},
+        {"aic-mla", AIC "b300_sxm/mla/trtllm/1.3.0rc20/generation_mla_perf.csv.xz", "b300-sxm", kTrt, kApache},
+        {"aic-mla", AIC "gb300/mla/trtllm/1.3.0rc20/context_mla_perf.csv.xz", "gb300", kTrt, kApache},
+        {"aic-mla", AIC "gb300/mla/trtllm/1.3.0rc20/generation_mla_perf.csv.xz", "gb300", kTrt, kApache},
+        // Of GB200 there are SGLang's alone, which call TensorRT-LLM's kernels on Blackwell (`trtllm_mla`), prompts with all heads.
+        {"aic-mla", AIC "gb200/mla/sglang/0.5.14/context_mla_perf.csv.xz", "gb200", kSglang14, kApache},
+        {"aic-mla", AIC "gb200/mla/sglang/0.5.14/generation_mla_perf.csv.xz", "gb200", kSglang14, kApache},
+        {"aic-mla", AIC "b300_sxm/mla/sglang/0.5.14/context_mla_perf.csv.xz", "b300-sxm", kSglang14, kApache, 0, 0, 0,
+         0, 0, 0, 1, "", "", "", kSglang},
+        {"aic-mla", AIC "b300_sxm/mla/sglang/0.5.14/generation_mla_perf.csv.xz", "b300-sxm", kSglang14, kApache, 0, 0,
+         0, 0, 0, 0, 1, "", "", "", kSglang},
+        // L40S: rows with an 8-bit cache take what those with 16 bits take (medians 84.8 and 84.7 us), so that the cache was not of 8 bits.
+        {"aic-mla", AIC "l40s/mla/trtllm/1.0.0/context_mla_perf.csv.xz", "l40s", kTrt10, kApache, 0, 0, 0, 0, 0, 0, 1,
+         "bf16"},
+        {"aic-mla", AIC "l40s/mla/trtllm/1.0.0/generation_mla_perf.csv.xz", "l40s", kTrt10, kApache, 0, 0, 0, 0, 0, 0,
+         1, "bf16"},
+        {"aic-mla", AIC "rtx_pro_6000_server/mla/trtllm/1.3.0rc20/context_mla_perf.csv.xz", "rtx-pro-6000", kTrt,
+         kApache},
+        {"aic-mla", AIC "rtx_pro_6000_server/mla/trtllm/1.3.0rc20/generation_mla_perf.csv.xz", "rtx-pro-6000", kTrt,
+         kApache},
+        // Elsewhere than on data centres' Blackwell its prompts are absorbed in all tables, as on H200.
+        {"aic-mla", AIC "h100_sxm/mla/sglang/0.5.14/generation_mla_perf.csv.xz", "h100-sxm", kSglang14, kApache, 0, 0,
+         0, 0, 0, 0, 1, "", "", "", kSglang},
+        {"aic-mla", AIC "l40s/mla/sglang/0.5.14/generation_mla_perf.csv.xz", "l40s", kSglang14, kApache, 0, 0, 0, 0, 0,
+         0, 1, "", "", "", kSglang},
+        {"aic-mla", AIC "rtx_pro_6000_server/mla/sglang/0.5.14/generation_mla_perf.csv.xz", "rtx-pro-6000", kSglang14,
+         kApache, 0, 0, 0, 0, 0, 0, 1, "", "", "", kSglang},
         {"aic-moe", AIC "a100_sxm/moe/sglang/0.5.10/moe_perf.csv.xz", "a100-sxm-80g", kSglang5, kApache},
         {"aic-moe", AIC "h100_sxm/moe/vllm/0.24.0/moe_perf.csv.xz", "h100-sxm", kVllm24, kApache, 0, 0, 0, 0, 0, 0, 1,
          kNotTensorwise, kNemotron, kGrouped},
