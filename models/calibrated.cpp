@@ -1,5 +1,6 @@
 #include "models/calibrated.hpp"
 
+#include "models/borrowed.hpp"
 #include "models/unit_model.hpp"
 #include "sim/base/error.hpp"
 #include "sim/base/math.hpp"
@@ -104,9 +105,8 @@ Precision precision_of(KernelFormat format) {
 // by their parts count as well.
 constexpr double kOtherBalance = 2;
 
-// The device of a preset, where it has far more arithmetic for each byte of its memory than this one.
-std::optional<DeviceSpec> faster_arithmetic(const std::string& preset, const DeviceSpec& device,
-                                            const DataDirectory& data) {
+// The device that the kernels of a folder were measured on, where it is a preset.
+std::optional<DeviceSpec> measured_device(const std::string& preset, const DataDirectory& data) {
     const std::string file = data.path("models/data/devices/" + preset + ".yaml");
     if (!std::filesystem::exists(file)) {
         return std::nullopt;
@@ -115,8 +115,13 @@ std::optional<DeviceSpec> faster_arithmetic(const std::string& preset, const Dev
     std::vector<Diagnostic> errors;
     read_fields(load_yaml(file), data, errors, [&](Fields& fields) { describe(fields, other); });
     throw_if_any(errors);
+    return other;
+}
+
+// Whether it has far more arithmetic for each byte of its memory than this one.
+bool faster_arithmetic(const DeviceSpec& other, const DeviceSpec& device) {
     const auto balance = [](const DeviceSpec& of) { return of.flops_bf16.value / of.memory_bandwidth.value; };
-    return balance(other) > kOtherBalance * balance(device) ? std::optional(std::move(other)) : std::nullopt;
+    return balance(other) > kOtherBalance * balance(device);
 }
 
 // s of a kernel that takes `measured` where it was measured: no more than with the memory of this device, and what its arithmetic
@@ -181,15 +186,20 @@ std::vector<std::string> kernel_files(const DeviceSpec& device, const DataDirect
 Calibrated::Calibrated(const DeviceSpec& device, const DataDirectory& data, double duty, const KernelSets& kernels)
     : device_(device), roofline_(device), without_(model_without_kernels(device, data)), duty_(duty) {
     for (const KernelFolder& folder : kernel_folders(device, data, kernels)) {
-        const std::optional<DeviceSpec> slower = faster_arithmetic(folder.device, device, data);
+        const std::optional<DeviceSpec> there = measured_device(folder.device, data);
+        std::shared_ptr<const std::string> lender;
+        if (there && there->name != device.name) {
+            lender = std::make_shared<const std::string>(there->name);
+        }
         for (const std::string& path : fits_in(folder.path)) {
             auto fit = std::make_shared<const LazyFit>(path);
             if (folder.has(fit->kind())) {
                 Entry& entry = entries_[static_cast<std::size_t>(fit->kind())][static_cast<std::size_t>(fit->format())];
                 entry.measured = {};
-                if (slower) {
-                    entry.measured = kernel_rates(*slower, precision_of(fit->format()));
+                if (there && faster_arithmetic(*there, device)) {
+                    entry.measured = kernel_rates(*there, precision_of(fit->format()));
                 }
+                entry.lender = lender;
                 entry.fit = std::move(fit);
             }
         }
@@ -199,9 +209,10 @@ Calibrated::Calibrated(const DeviceSpec& device, const DataDirectory& data, doub
         // Units that have no such format get its values as 16 bits.
         for (const auto& [format, precision] :
              {std::pair{KernelFormat::fp8, Precision::fp8}, std::pair{KernelFormat::fp4, Precision::fp4}}) {
-            auto& own = formats[static_cast<std::size_t>(format)].fit;
-            if (!own && device.matrix_flops(precision) <= 0) {
-                own = formats[static_cast<std::size_t>(KernelFormat::bf16)].fit;
+            Entry& own = formats[static_cast<std::size_t>(format)];
+            if (!own.fit && device.matrix_flops(precision) <= 0) {
+                own.fit = formats[static_cast<std::size_t>(KernelFormat::bf16)].fit;
+                own.lender = formats[static_cast<std::size_t>(KernelFormat::bf16)].lender;
             }
         }
         for (std::size_t f = 0; f < kKernelFormats; ++f) {
@@ -210,6 +221,7 @@ Calibrated::Calibrated(const DeviceSpec& device, const DataDirectory& data, doub
                                  format == KernelFormat::bf16_int4 || format == KernelFormat::bf16_fp4;
             if (!formats[f].fit && narrows && kind != static_cast<std::size_t>(KernelKind::experts_skewed)) {
                 formats[f].fit = formats[static_cast<std::size_t>(fallback(format))].fit;
+                formats[f].lender = formats[static_cast<std::size_t>(fallback(format))].lender;
             }
         }
         for (std::size_t f = 0; f < kKernelFormats; ++f) {
@@ -328,6 +340,9 @@ Cost Calibrated::cost(const Operation& operation) const {
         return without_->cost(operation);
     }
     const KernelFit& fit = entry->fit->get();
+    if (entry->lender) {
+        BorrowedKernels::note(device_.name, *entry->lender, point->kind);
+    }
     const bool unmasked = attention != nullptr && !attention->causal && attention->window == 0 &&
                           (attention->trains || attention->backward);
     const Attention causal = unmasked ? masked_of(*attention) : Attention();

@@ -73,6 +73,7 @@ class Calibrated final : public CostModel, public SeparateUnits {
         std::shared_ptr<const LazyFit> fit;
         KernelRates rates;
         std::optional<KernelRates> measured;  ///< where the fit is from, if arithmetic is faster there beside memory
+        std::shared_ptr<const std::string> lender;  ///< name of the device that the fit is of; null: this one
     };
     [[nodiscard]] Cost cost_of_skewed(const FusedExperts& experts) const;
     [[nodiscard]] Cost cost_from_prompt(const Attention& attention) const;

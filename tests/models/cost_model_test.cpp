@@ -1,3 +1,4 @@
+#include "models/borrowed.hpp"
 #include "models/calibrated.hpp"
 #include "models/collective_library.hpp"
 #include "models/roofline.hpp"
@@ -98,6 +99,31 @@ TEST_CASE(
     CHECK(slower(2) >= 1);
     CHECK(slower(2) < 1.1 * memory);
     CHECK(slower(8192) > 4);
+}
+
+TEST_CASE("kernels of another device that price what a device lacks are named, once and with what they price") {
+    const DeviceSpec h100 = device_named("h100-sxm");
+    const Calibrated model(h100, test::data());
+    const BorrowedKernels borrowed;
+    (void)model.seconds(Gemm{512, 4096, 4096});
+    CHECK(borrowed.notes().empty());
+    LatentAttention latent;
+    latent.batch = 64;
+    latent.keys = 4096;
+    latent.queries = 1;
+    {
+        // A set of its own that the software names is no other device's.
+        const BorrowedKernels inner;
+        (void)Calibrated(h100, test::data(), kTransformer, "sglang").seconds(latent);
+        CHECK(inner.notes().empty());
+    }
+    (void)model.seconds(latent);
+    (void)model.seconds(latent);
+    REQUIRE(borrowed.notes().size() == 1);
+    const std::string note = borrowed.notes()[0];
+    CHECK(note.find("latent attention of decoding") != std::string::npos);
+    CHECK(note.find(device_named("h200-sxm").name) != std::string::npos);
+    CHECK(note.find("products") == std::string::npos);
 }
 
 TEST_CASE("no GEMM beats the device's peak, whatever its shape") {

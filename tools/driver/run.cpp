@@ -1,5 +1,6 @@
 #include "tools/driver/run.hpp"
 
+#include "models/borrowed.hpp"
 #include "tools/driver/given_faults.hpp"
 #include "tools/driver/kind.hpp"
 
@@ -10,6 +11,7 @@
 #include <chrono>
 #include <set>
 #include <string_view>
+#include <utility>
 
 namespace orrery::driver {
 
@@ -102,6 +104,7 @@ bool names_differ(const std::vector<Metric>& metrics) {
 RunOutput run_kind(const Scenario& scenario, ModelCache& models, const RunOptions& options) {
     const auto started = std::chrono::steady_clock::now();
     RunOutput out;
+    const BorrowedKernels borrowed;
     out.summary.scenario = scenario.name;
     out.summary.kind = scenario.kind().name;
     out.summary.hash = hash_of(scenario);
@@ -139,6 +142,9 @@ RunOutput run_kind(const Scenario& scenario, ModelCache& models, const RunOption
     add_network_notes(scenario.network, out.summary.notes);
     add_nic_notes(scenario, out.summary.notes);
     add_without_effect(scenario, out.summary.notes);
+    for (std::string& note : borrowed.notes()) {
+        out.summary.notes.push_back(std::move(note));
+    }
     ORRERY_ASSERT(names_differ(out.summary.metrics));
     out.summary.expectations = judge(scenario.expect, out.summary);
     const auto elapsed = std::chrono::steady_clock::now() - started;
