@@ -22,9 +22,13 @@ constexpr std::pair<KernelKind, const char*> kNames[] = {
 
 }  // namespace
 
-BorrowedKernels::BorrowedKernels() : outer_(innermost) { innermost = this; }
+BorrowedKernels::BorrowedKernels() : outer_(innermost) {
+    innermost = this;
+}
 
-BorrowedKernels::~BorrowedKernels() { innermost = outer_; }
+BorrowedKernels::~BorrowedKernels() {
+    innermost = outer_;
+}
 
 void BorrowedKernels::note(const std::string& device, const std::string& lender, KernelKind kind) {
     if (innermost != nullptr) {
