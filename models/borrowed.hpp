@@ -24,7 +24,7 @@ class BorrowedKernels {
     BorrowedKernels(const BorrowedKernels&) = delete;
     BorrowedKernels& operator=(const BorrowedKernels&) = delete;
 
-    /// One sentence for each pair of devices.
+    /// One sentence for each pair of devices, with the kinds and the mean error of each that whole tables of other devices had.
     [[nodiscard]] std::vector<std::string> notes() const;
     /// Called by models: a kernel of `lender` priced an operation of `device`.
     static void note(const std::string& device, const std::string& lender, KernelKind kind);

@@ -11,6 +11,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <set>
+#include <tuple>
 
 namespace orrery::validation {
 
@@ -106,6 +108,13 @@ void print_fits(const Terminal& terminal, const std::vector<std::pair<std::strin
     terminal.table({}, rows);
 }
 
+std::vector<MeasuredPoint> of_20_us(const std::vector<MeasuredPoint>& points) {
+    std::vector<MeasuredPoint> out;
+    std::copy_if(points.begin(), points.end(), std::back_inserter(out),
+                 [](const MeasuredPoint& one) { return one.seconds >= 20e-6; });
+    return out;
+}
+
 std::vector<std::pair<std::string, KernelFit>> committed_fits(const DataDirectory& data) {
     std::vector<std::pair<std::string, KernelFit>> fits;
     std::vector<std::string> files;
@@ -122,6 +131,46 @@ std::vector<std::pair<std::string, KernelFit>> committed_fits(const DataDirector
     return fits;
 }
 
+// Every table of a device that names a sibling, priced by the fit of that sibling's at this device's peaks: what a device without
+// tables of its own may expect. Whole tables, of which the fits have seen no row.
+void list_borrowed(const Terminal& terminal, const std::vector<Collection>& collections, const DataDirectory& data) {
+    const auto fits = committed_fits(data);
+    std::vector<std::vector<std::string>> rows;
+    std::map<KernelKind, std::vector<double>> means;
+    std::set<std::tuple<std::string, KernelKind, KernelFormat>>
+        listed;  // a device's first collection is the one it is priced by
+    for (const Collection& collection : collections) {
+        for (const PointSet& set : collection.sets) {
+            const std::string& lender = collection.spec.sibling_kernels;
+            const auto fit = std::find_if(fits.begin(), fits.end(), [&](const auto& one) {
+                return one.first == lender && one.second.kind == set.kind && one.second.format == set.format;
+            });
+            if (!collection.kernel_set.empty() || fit == fits.end() ||
+                !listed.emplace(collection.device, set.kind, set.format).second) {
+                continue;
+            }
+            const auto points = of_20_us(set.points);
+            double bias = 0;
+            const HeldBack error = errors_on(
+                fit->second, points, kernel_rates(collection.spec, set.points.front().point.precision), nullptr, &bias);
+            means[set.kind].push_back(error.mape);
+            rows.push_back({collection.device, kernel_name(set.kind, set.format), lender, std::to_string(error.rows),
+                            fmt::format("{:.1f} / {:.1f}", 100 * error.mape, 100 * error.p95),
+                            fmt::format("{:+.1f} %", -100 * bias)});
+        }
+    }
+    terminal.heading("tables priced by the kernels of another device (no row of theirs fitted)");
+    terminal.table({"device", "kernel", "priced by", "rows", "error, mean / 95 %", "mean bias"}, rows);
+    rows.clear();
+    for (const auto& [kind, errors] : means) {
+        const ErrorStatistics all = statistics_of(errors);
+        rows.push_back({kernel_kind_names()[static_cast<std::size_t>(kind)], std::to_string(all.count),
+                        fmt::format("{:.1f} %", all.mape), fmt::format("{:.1f} %", all.worst)});
+    }
+    terminal.heading("their means by kind");
+    terminal.table({"kind", "tables", "mean", "worst"}, rows);
+}
+
 // Fits anew what the public profiles hold, and prices other collections of the same devices with the first one's fit.
 std::vector<std::pair<std::string, KernelFit>> refitted(const Terminal& terminal, const std::string& directory,
                                                         const DataDirectory& data) {
@@ -129,6 +178,7 @@ std::vector<std::pair<std::string, KernelFit>> refitted(const Terminal& terminal
     std::vector<std::vector<std::string>> others;
     std::vector<std::vector<std::string>> missing;
     const std::vector<Collection> collections = load_collections(directory, data);
+    list_borrowed(terminal, collections, data);
     const std::vector<DeviceFit> firsts = fit_collections(collections);
     for (const DeviceFit& one : firsts) {
         fits.emplace_back(one.device, one.fit);
@@ -144,9 +194,7 @@ std::vector<std::pair<std::string, KernelFit>> refitted(const Terminal& terminal
             if (first == firsts.end() || first->set == &set) {
                 continue;
             }
-            std::vector<MeasuredPoint> points;
-            std::copy_if(set.points.begin(), set.points.end(), std::back_inserter(points),
-                         [](const MeasuredPoint& one) { return one.seconds >= 20e-6; });
+            const auto points = of_20_us(set.points);
             double bias = 0;
             const HeldBack error = errors_on(
                 first->fit, points, kernel_rates(collection.spec, set.points.front().point.precision), nullptr, &bias);
