@@ -52,19 +52,19 @@ fs::path folder_of_all(const std::vector<fs::path>& files) {
 Json pod(const KubernetesOptions& options, const std::string& script, const Json& items) {
     const std::string name = object_name(options.name);
     const std::string cores = std::to_string(options.cores);
-    return {{"restartPolicy", "OnFailure"},
-            {"containers",
-             Json::array({{{"name", "orrery"},
-                           {"image", options.image},
-                           {"command", {"sh", "-c", script}},
-                           {"env", Json::array({{{"name", "SWEEP"}, {"value", "/sweep"}},
-                                                {{"name", "RESULTS"}, {"value", "/results"}}})},
-                           {"resources", {{"requests", {{"cpu", cores}}}}},
-                           {"volumeMounts", Json::array({{{"name", "sweep"}, {"mountPath", "/sweep"}},
-                                                         {{"name", "results"}, {"mountPath", "/results"}}})}}})},
-            {"volumes",
-             Json::array({{{"name", "sweep"}, {"configMap", {{"name", name}, {"items", items}}}},
-                          {{"name", "results"}, {"persistentVolumeClaim", {{"claimName", options.claim}}}}})}};
+    return {
+        {"restartPolicy", "OnFailure"},
+        {"containers",
+         Json::array({{{"name", "orrery"},
+                       {"image", options.image},
+                       {"command", {"sh", "-c", script}},
+                       {"env", Json::array({{{"name", "SWEEP"}, {"value", "/sweep"}},
+                                            {{"name", "RESULTS"}, {"value", "/results"}}})},
+                       {"resources", {{"requests", {{"cpu", cores}}}}},
+                       {"volumeMounts", Json::array({{{"name", "sweep"}, {"mountPath", "/sweep"}},
+                                                     {{"name", "results"}, {"mountPath", "/results"}}})}}})},
+        {"volumes", Json::array({{{"name", "sweep"}, {"configMap", {{"name", name}, {"items", items}}}},
+                                 {{"name", "results"}, {"persistentVolumeClaim", {{"claimName", options.claim}}}}})}};
 }
 
 }  // namespace
@@ -87,19 +87,21 @@ std::string kubernetes_manifest(const KubernetesOptions& options) {
         bytes += text.size();
         for (const fs::path& other : files) {
             if (text.find(other.string()) != std::string::npos) {
-                throw ConfigError({Diagnostic{file.string(), 0, 0,
-                                              fmt::format("names '{}' by a path that pods do not have; name it relative "
-                                                          "to this file",
-                                                          other.string())}});
+                throw ConfigError(
+                    {Diagnostic{file.string(), 0, 0,
+                                fmt::format("names '{}' by a path that pods do not have; name it relative "
+                                            "to this file",
+                                            other.string())}});
             }
         }
         data[key] = text;
         items.push_back({{"key", key}, {"path", file.lexically_relative(folder).string()}});
     }
     if (bytes > kMostBytes) {
-        throw ConfigError(fmt::format("the sweep reads {} files of {} kB in all, and a manifest holds {} kB; put them on "
-                                      "the volume and run '--shard \"$JOB_COMPLETION_INDEX/{}\"' there",
-                                      files.size(), bytes / 1000, kMostBytes / 1000, options.pods));
+        throw ConfigError(
+            fmt::format("the sweep reads {} files of {} kB in all, and a manifest holds {} kB; put them on "
+                        "the volume and run '--shard \"$JOB_COMPLETION_INDEX/{}\"' there",
+                        files.size(), bytes / 1000, kMostBytes / 1000, options.pods));
     }
     std::string arguments;
     for (const std::string& option : options.sweep_options) {
@@ -127,8 +129,9 @@ std::string kubernetes_manifest(const KubernetesOptions& options) {
                    {"backoffLimit", 6 * options.pods},
                    {"template", {{"spec", pod(options, shard, items)}}}}),
         job(name + "-merge", {{"template", {{"spec", pod(options, merge, items)}}}})};
-    std::string out = fmt::format("# Written by 'orrery sweep --kubernetes': kubectl apply -f FILE. Results: {}.sqlite on claim {}.\n",
-                                  name, options.claim);
+    std::string out = fmt::format(
+        "# Written by 'orrery sweep --kubernetes': kubectl apply -f FILE. Results: {}.sqlite on claim {}.\n", name,
+        options.claim);
     for (const Json& object : objects) {
         out += "---\n" + object.dump(1) + "\n";  // JSON is YAML
     }

@@ -34,10 +34,11 @@ void DispatcherPlan::describe(Fields& fields) {
     for (const Library& one : kLibraries) {
         names.emplace_back(one.name);
     }
-    fields.enumeration({"library",
-                        "what exchanges tokens: nccl and deepep ask the host for counts alike, hybridep waits less, and a "
-                        "proxy (UCCL, NVSHMEM over libfabric) starts late"},
-                       names, library);
+    fields.enumeration(
+        {"library",
+         "what exchanges tokens: nccl and deepep ask the host for counts alike, hybridep waits less, and a "
+         "proxy (UCCL, NVSHMEM over libfabric) starts late"},
+        names, library);
     fields.quantity({"wait", "host's wait in each layer of a forward pass; 0: the library's", false, 0, 10},
                     Dimension::time, own_wait);
     fields.quantity({"start", "delay before the first byte of each exchange; 0: the library's", false, 0, 10},
