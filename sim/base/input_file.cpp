@@ -65,12 +65,12 @@ void require_input_file(const std::string& path) {
 }
 
 std::string read_standard_input() {
-    {
-        FilesRead& files = files_read();
-        const std::lock_guard<std::mutex> lock(files.mutex);
-        files.standard_input = true;
-    }
-    return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+    FilesRead& files = files_read();
+    const std::lock_guard<std::mutex> lock(files.mutex);
+    // Whoever asks again gets the same: it can be read once.
+    static const std::string text{std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+    files.standard_input = true;
+    return text;
 }
 
 bool was_read(const std::string& path) {

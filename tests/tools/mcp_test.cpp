@@ -83,8 +83,8 @@ TEST_CASE("An MCP server answers the handshake in the revision of the client") {
             CHECK(tool["inputSchema"]["type"] == "object");
             CHECK(tool["description"].get<std::string>().size() > 20);
         }
-        CHECK(names ==
-              std::vector<std::string>{"run", "plan", "explain", "price", "validate", "help", "capacity", "init"});
+        CHECK(names == std::vector<std::string>{"run", "plan", "explain", "price", "validate", "help", "capacity",
+                                                "recommend", "init"});
     }
 }
 
@@ -98,6 +98,12 @@ TEST_CASE("An agent writes a first scenario and asks how many requests it bears"
     INFO(found.dump());
     REQUIRE(found["isError"] == false);
     CHECK(found["structuredContent"]["capacity_rps"]["value"].get<double>() > 1);
+    const Json cheapest = result_of(
+        "recommend",
+        {{"scenario", scenario}, {"gpus", "h100-sxm"}, {"weights", "bf16"}, {"set", {{"requests.count", 300}}}});
+    INFO(cheapest.dump());
+    REQUIRE(cheapest["isError"] == false);
+    CHECK(cheapest["structuredContent"]["arrangements"][0]["gpus"] == 1);
     CHECK(result_of("init", {{"kind", "serving"}, {"gpus", 1}, {"model", "no-such-model"}})["isError"] == true);
 }
 

@@ -159,6 +159,10 @@ def other_commands():
         tolerance=0.2,
     )
     assert capacity["schema"].startswith("orrery-capacity")
+    cheapest = orrery.recommend(
+        os.path.join(SOURCES, "scenarios/serving/llama-2-70b-conversations.yaml"), {"requests.count": 200}, weights="bf16", pools="mixed"
+    )
+    assert cheapest["arrangements"][0]["gpus"] > 0
     text = orrery.init("training", gpus=512, device="h100-sxm", model="llama-3-70b")
     assert orrery.run(text).value("mfu") > 0.1
     assert "tensor-parallel" in orrery.help("training", "plan.tensor") and "orrery run" in orrery.help("run")

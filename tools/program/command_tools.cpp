@@ -375,6 +375,21 @@ Json capacity_tool(const Arguments& arguments, const RunCommand& run) {
     return found.is_object() && ended.code == 0 ? json_result(found) : error_result(ended);
 }
 
+Json recommend_tool(const Arguments& arguments, const RunCommand& run) {
+    Words line{{"recommend", "--json=-"}, {}};
+    line.options(arguments, {"gpus", "slo", "max_gpus", "budget", "spare", "weights", "engines", "price"});
+    line.scenario(arguments);
+    const Invocation ended = run(line.words, line.input, arguments.limit_s());
+    Json found = Json::parse(ended.output, nullptr, false);
+    if (!found.is_object() || ended.code != 0) {
+        return error_result(ended);
+    }
+    if (!arguments.full()) {
+        keep_first(found, "arrangements", kMostRows);
+    }
+    return json_result(found);
+}
+
 Json init_tool(const Arguments& arguments, const RunCommand& run) {
     Words line{{"init"}, {}};
     line.options(arguments, {"gpus", "device", "model"});
@@ -498,6 +513,21 @@ const std::vector<CommandTool>& tool_table() {
                     {"percentile", property("integer", "50, 90 or 99: of each limited metric, instead.")}}),
               {}),
          capacity_tool},
+        {tool(
+             "recommend", "Find the cheapest GPUs for a load",
+             "Finds which GPUs, in which replicas and how many, serve the load of a serving scenario within limits at "
+             "the least cost, and why not fewer.",
+             with(scenario_properties(),
+                  {{"gpus", property("string", "Devices or nodes to choose from, such as h100-sxm,b200-sxm.")},
+                   {"slo", property("string", "Limits, such as ttft_p95=2s,tpot_p95=50ms; the scenario's by default.")},
+                   {"max_gpus", integer("The most to use; 256 by default.")},
+                   {"budget", property("number", "The most to spend in an hour, in USD.")},
+                   {"spare", property("integer", "Replicas of each pool that may be lost; 0 by default.")},
+                   {"weights", property("string", "Precisions of the weights that may be used, such as bf16,fp8.")},
+                   {"engines", property("string", "Versions of inference engines to try.")},
+                   {"price", property("string", "Prices of a GPU hour, such as h100-sxm=2.2.")}}),
+             {}),
+         recommend_tool},
         {tool("init", "Write a first scenario", "Writes a commented scenario that runs, from a few facts.",
               with(Json::object(),
                    {{"kind", property("string",

@@ -1,5 +1,6 @@
 // `orrery recommend`: the cheapest arrangement for a load.
 
+#include "sim/base/input_file.hpp"
 #include "sim/config/units.hpp"
 #include "sim/config/yaml_tree.hpp"
 #include "tools/plan/deployment.hpp"
@@ -358,7 +359,8 @@ int command_recommend(const CommandLine& line, const DataDirectory& data) {
     const Terminal terminal = line.terminal();
     RecommendOptions options = Options(line, data).read();
     const std::size_t shown = line.whole("top", 10, 1, 100'000);
-    YamlNode root = load_yaml(line.arguments[0]);
+    const std::string& file = line.arguments[0];
+    YamlNode root = file == "-" ? parse_yaml(read_standard_input(), "standard input") : load_yaml(file);
     for (const std::string& own : line.overrides()) {
         apply_override(root, own);
     }

@@ -96,6 +96,9 @@ def plan(
 def capacity(
     scenario: ScenarioLike, set: Optional[Overrides] = None, *, timeout: Optional[float] = None, **options: Any
 ) -> dict[str, Any]: ...
+def recommend(
+    scenario: ScenarioLike, set: Optional[Overrides] = None, *, timeout: Optional[float] = None, **options: Any
+) -> dict[str, Any]: ...
 def sweep(
     sweep: Union[str, "PathLike[str]", dict[str, Any]],
     db: Union[str, "PathLike[str]", None] = None,

@@ -227,6 +227,13 @@ def capacity(scenario, set=None, *, timeout=None, **options):
     return json.loads(ended.text)
 
 
+def recommend(scenario, set=None, *, timeout=None, **options):
+    """The cheapest GPUs for the load of a serving scenario within limits, as the dict of `orrery recommend --json`.
+    options: such as gpus="h100-sxm,b200-sxm", slo="ttft_p95=2s,tpot_p95=50ms", spare=1."""
+    ended = _scenario_call("recommend", scenario, set, {**options, "json": "-"}, timeout)
+    return json.loads(ended.text)
+
+
 def sweep(sweep, db=None, *, set=None, timeout=None, **options):
     """Runs every point of a sweep (a path, YAML text or a dict) into a database; returns a Table with one row a point.
 
