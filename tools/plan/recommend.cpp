@@ -188,7 +188,7 @@ class Judge {
     const Verdict* with_losses(ReplicaCounts counts) {
         const std::int64_t spare = options_.spare;
         if (counts.first <= spare || (one_->split && counts.second <= spare)) {
-            last_exceeded_ = spare > 0 ? "no replica is left" : "there is no replica";
+            last_exceeded_ = spare > 0 ? "no replica is left" : "it is the only replica";
             return nullptr;
         }
         const Verdict* verdict = &run({counts.first - spare, counts.second});
