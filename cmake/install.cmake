@@ -14,6 +14,8 @@ foreach(folder
   install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_DATADIR}/orrery/${parent}
           PATTERN CMakeLists.txt EXCLUDE)
 endforeach()
+# The scores that `orrery validate` must keep.
+install(FILES validation/thresholds.yaml DESTINATION ${CMAKE_INSTALL_DATADIR}/orrery/validation)
 install(DIRECTORY include/orrery DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY schemas DESTINATION ${CMAKE_INSTALL_DATADIR}/orrery)
 install(FILES ${CMAKE_BINARY_DIR}/orrery.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)

@@ -147,6 +147,11 @@ TEST_CASE("an installation has the program, its data, schemas, completions and m
           std::string::npos);
     const std::string file = folder.file("scenario.yaml", kSmallTraining);
     CHECK(shell_command(root + "/bin/orrery run --json - " + file).text == orrery_command("run --json - " + file).text);
+    const Outcome validated = shell_command(root + "/bin/orrery validate energy");
+    CHECK_MESSAGE(validated.code == 0, validated.text);
+    if (std::filesystem::exists(build + "/orrery-service")) {
+        CHECK(std::filesystem::exists(root + "/bin/orrery-service"));
+    }
 }
 
 TEST_CASE("the version names a commit and the libraries") {
