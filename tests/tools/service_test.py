@@ -230,7 +230,7 @@ def load():
         outcomes = []
 
         def client():
-            for _ in range(60):
+            for _ in range(400):
                 status = s.call("POST", "/v1/run", {"scenario": COLLECTIVE})[0]
                 if status != 503:
                     break
