@@ -23,10 +23,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr double kTimeout = 600;       // s of a request to a worker
-constexpr std::size_t kBatch = 8;      // arrangements between two looks at the best, whatever the workers
-constexpr double kDearest = 2;         // times the best cost: beyond, an arrangement is not searched
-constexpr double kDearestAtFirst = 4;  // times the best cost for a part of the load
+constexpr double kTimeout = 600;          // s of a request to a worker
+constexpr std::size_t kJudgedAtOnce = 8;  // arrangements between two looks at the best, whatever the workers
+constexpr double kDearest = 2;            // times the best cost: beyond, an arrangement is not searched
+constexpr double kDearestAtFirst = 4;     // times the best cost for a part of the load
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 double value_of(const Summary& summary, const std::string& name) {
@@ -441,7 +441,7 @@ class Recommender {
                 continue;
             }
             const bool cheaper = state.cost < best_ || options_.exhaustive;
-            if ((!cheaper && (others == 0 || state.cost > kDearest * best_)) || out.size() == kBatch) {
+            if ((!cheaper && (others == 0 || state.cost > kDearest * best_)) || out.size() == kJudgedAtOnce) {
                 break;
             }
             others -= !cheaper ? 1 : 0;

@@ -18,7 +18,7 @@ namespace orrery::plan {
 
 namespace {
 
-constexpr std::int64_t kBudgets[] = {2048, 8192};
+constexpr std::int64_t kTokenBudgets[] = {2048, 8192};
 constexpr std::int64_t kStages[] = {2, 4};
 constexpr std::int64_t kWidest = 32;  // ranks over which experts are spread
 // What the arrangements say anew.
@@ -326,7 +326,7 @@ class Lister {
                 one.assignments.insert(one.assignments.end(), mixed_.begin(), mixed_.end());
                 assign(shape, "engine", one.assignments);
                 one.words += ", " + words_of(shape);
-                std::vector<std::int64_t> budgets(std::begin(kBudgets), std::end(kBudgets));
+                std::vector<std::int64_t> budgets(std::begin(kTokenBudgets), std::end(kTokenBudgets));
                 const std::int64_t own = base_.as<ServingKind>().engine.mixed.scheduler.token_budget;
                 if (!base_.as<ServingKind>().engine.split &&
                     std::find(budgets.begin(), budgets.end(), own) == budgets.end()) {

@@ -16,7 +16,7 @@ namespace orrery::sweep {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Ordered = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostBytes = 900'000;  // a ConfigMap holds 1 MiB, with its names and their quotes
@@ -49,22 +49,22 @@ fs::path folder_of_all(const std::vector<fs::path>& files) {
     return folder;
 }
 
-Json pod(const KubernetesOptions& options, const std::string& script, const Json& items) {
+Ordered pod(const KubernetesOptions& options, const std::string& script, const Ordered& items) {
     const std::string name = object_name(options.name);
     const std::string cores = std::to_string(options.cores);
-    return {
-        {"restartPolicy", "OnFailure"},
-        {"containers",
-         Json::array({{{"name", "orrery"},
-                       {"image", options.image},
-                       {"command", {"sh", "-c", script}},
-                       {"env", Json::array({{{"name", "SWEEP"}, {"value", "/sweep"}},
-                                            {{"name", "RESULTS"}, {"value", "/results"}}})},
-                       {"resources", {{"requests", {{"cpu", cores}}}}},
-                       {"volumeMounts", Json::array({{{"name", "sweep"}, {"mountPath", "/sweep"}},
-                                                     {{"name", "results"}, {"mountPath", "/results"}}})}}})},
-        {"volumes", Json::array({{{"name", "sweep"}, {"configMap", {{"name", name}, {"items", items}}}},
-                                 {{"name", "results"}, {"persistentVolumeClaim", {{"claimName", options.claim}}}}})}};
+    return {{"restartPolicy", "OnFailure"},
+            {"containers",
+             Ordered::array({{{"name", "orrery"},
+                              {"image", options.image},
+                              {"command", {"sh", "-c", script}},
+                              {"env", Ordered::array({{{"name", "SWEEP"}, {"value", "/sweep"}},
+                                                      {{"name", "RESULTS"}, {"value", "/results"}}})},
+                              {"resources", {{"requests", {{"cpu", cores}}}}},
+                              {"volumeMounts", Ordered::array({{{"name", "sweep"}, {"mountPath", "/sweep"}},
+                                                               {{"name", "results"}, {"mountPath", "/results"}}})}}})},
+            {"volumes",
+             Ordered::array({{{"name", "sweep"}, {"configMap", {{"name", name}, {"items", items}}}},
+                             {{"name", "results"}, {"persistentVolumeClaim", {{"claimName", options.claim}}}}})}};
 }
 
 }  // namespace
@@ -78,8 +78,8 @@ std::string kubernetes_manifest(const KubernetesOptions& options) {
     std::sort(files.begin(), files.end());
     files.erase(std::unique(files.begin(), files.end()), files.end());
     const fs::path folder = folder_of_all(files);
-    Json data = Json::object();
-    Json items = Json::array();
+    Ordered data = Ordered::object();
+    Ordered items = Ordered::array();
     std::size_t bytes = 0;
     for (const fs::path& file : files) {
         const std::string key = fmt::format("file-{}", items.size());
@@ -118,10 +118,10 @@ std::string kubernetes_manifest(const KubernetesOptions& options) {
         "until [ \"$(ls {0}/done-* 2>/dev/null | wc -l)\" -eq {1} ]; do sleep 5; done; exec orrery merge "
         "{0}.sqlite {0}/shard-*.sqlite",
         parts, options.pods);
-    const auto job = [&](const std::string& job_name, const Json& spec) {
-        return Json{{"apiVersion", "batch/v1"}, {"kind", "Job"}, {"metadata", {{"name", job_name}}}, {"spec", spec}};
+    const auto job = [&](const std::string& job_name, const Ordered& spec) {
+        return Ordered{{"apiVersion", "batch/v1"}, {"kind", "Job"}, {"metadata", {{"name", job_name}}}, {"spec", spec}};
     };
-    const Json objects[] = {
+    const Ordered objects[] = {
         {{"apiVersion", "v1"}, {"kind", "ConfigMap"}, {"metadata", {{"name", name}}}, {"data", data}},
         job(name, {{"completionMode", "Indexed"},
                    {"completions", options.pods},
@@ -132,7 +132,7 @@ std::string kubernetes_manifest(const KubernetesOptions& options) {
     std::string out = fmt::format(
         "# Written by 'orrery sweep --kubernetes': kubectl apply -f FILE. Results: {}.sqlite on claim {}.\n", name,
         options.claim);
-    for (const Json& object : objects) {
+    for (const Ordered& object : objects) {
         out += "---\n" + object.dump(1) + "\n";  // JSON is YAML
     }
     return out;

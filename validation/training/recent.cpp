@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "recent-";
 
-std::string kind_of(const TrainingPoint& point) {
+std::string recent_kind(const TrainingPoint& point) {
     return point.subset.substr(kPrefix.size());
 }
 
@@ -111,16 +111,16 @@ bool is_recent(const TrainingPoint& point) {
 std::vector<Score> score_recent(const std::vector<TrainingPoint>& points, const DataDirectory& data,
                                 const Terminal& terminal) {
     constexpr const char* kAll = "all";
-    const auto by_kind = groups_of(points, kind_of);
+    const auto by_kind = groups_of(points, recent_kind);
     const auto all = groups_of(points, [&](const TrainingPoint&) { return std::string(kAll); });
     print(terminal, "runs of 2025 and 2026, by source",
           groups_of(points, [](const TrainingPoint& p) { return p.source; }));
     print(terminal, "runs of 2025 and 2026, by kind and hardware",
-          groups_of(points, [](const TrainingPoint& p) { return kind_of(p) + ", " + generation_of(p); }));
+          groups_of(points, [](const TrainingPoint& p) { return recent_kind(p) + ", " + generation_of(p); }));
     print(terminal, "runs of 2025 and 2026, by kind and format",
-          groups_of(points, [](const TrainingPoint& p) { return kind_of(p) + ", " + format_of(p); }));
+          groups_of(points, [](const TrainingPoint& p) { return recent_kind(p) + ", " + format_of(p); }));
     print(terminal, "runs of 2025 and 2026, by kind and model",
-          groups_of(points, [](const TrainingPoint& p) { return kind_of(p) + ", " + model_of(p); }));
+          groups_of(points, [](const TrainingPoint& p) { return recent_kind(p) + ", " + model_of(p); }));
     print_left_out(terminal, data);
     print(terminal, "runs of 2025 and 2026, by kind", by_kind);
     print(terminal, "runs of 2025 and 2026", all);
