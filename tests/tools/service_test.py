@@ -332,6 +332,23 @@ def page():
             assert browse.script("return document.getElementById('result').textContent.includes('change')")
             browse.script("document.getElementById('report').click()")
             browse.until("!document.getElementById('download').hidden && document.querySelector('iframe')")
+            # A better plan is named and can be taken.
+            browse.script("document.getElementById('reset').click()")
+            browse.until("document.getElementById('status').textContent.startsWith('Done')")
+            slow = browse.script("return document.querySelector('.headline').textContent")
+            browse.script("document.getElementById('plan').click()")
+            browse.until("document.querySelector('#result td button')", 60)
+            assert browse.script("return document.querySelector('#result tbody td:nth-child(2)').textContent").startswith(
+                "cluster.nodes="), "the plan is not named"
+            browse.script("document.querySelector('#result td button').click()")
+            browse.until(f"document.querySelector('.headline') && document.querySelector('.headline').textContent !== {json.dumps(slow)}")
+            assert "plan.data=" in browse.script("return document.getElementById('changed').textContent")
+            browse.script("document.getElementById('explain').click()")
+            browse.until("document.getElementById('result').textContent.includes('What bounds each part')")
+            # What the scenario expects is judged.
+            browse.script("""document.getElementById('reset').click(); const t = document.getElementById('text');
+                t.value += '\\nexpect: {mfu: "> 99 %"}\\n'; document.getElementById('run').click()""")
+            browse.until("document.getElementById('result').textContent.includes('Not met: mfu > 99 %, is 0.')")
             # Errors stand where they are looked for.
             browse.script("""const t = document.getElementById('text'); t.value = t.value.replace('tensor: 2', 'tensr: 2');
                 t.focus()""")
