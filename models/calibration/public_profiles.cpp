@@ -61,7 +61,7 @@ const std::vector<PublicProfile>& public_profiles() {
         // Its fp8 rows are slower than its bf16 rows: products that fell back on 16 bits.
         {"aic-gemm", AICD "b200_sxm/gemm/vllm/0.19.0/gemm_perf.csv.xz", "b200-sxm", kVllm19, kApache, 0, 0, 0, 0, 0, 0,
          1, "bf16 fp4-nv"},
-        // Its 8-bit products with one scale find it anew in each call (12 us at least), which engines do not.
+        // Its 8-bit products with one scale compute that scale in each call (12 us at least); engines do not.
         {"aic-gemm", AIC "b300_sxm/gemm/trtllm/1.3.0rc20/gemm_perf.csv.xz", "b300-sxm", kTrt, kApache, 0, 0, 0, 0, 0, 0,
          1, "bf16 fp4-nv fp8-block"},
         {"aic-gemm", AIC "gb300/gemm/vllm/0.24.0/gemm_perf.csv.xz", "gb300", kVllm24, kApache, 0, 0, 0, 0, 0, 0, 1,

@@ -64,7 +64,7 @@ program::Invocation shell(const std::string& command, const Confinement* confine
 
 }  // namespace
 
-TEST_CASE("Jobs run so many at once, in order, and those beyond the queue are refused") {
+TEST_CASE("Jobs run in order up to a limit at once, and those beyond the queue are refused") {
     Held held;
     JobLimits limits;
     limits.running = 2;

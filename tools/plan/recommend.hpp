@@ -7,7 +7,7 @@
 // cheapest are judged on ever longer parts of the load, the last time on all of it, until nothing open looks cheaper than the best. The
 // number of replicas is searched by steps that double and bisection, from a bound of arithmetic on.
 // Claims: every ranked arrangement holds the limits on the whole load, and with one replica fewer (of each pool) it does not, or would
-// be below a bound; `fewer` says what gives out. With `spare` replicas the limits hold with so many lost, of either pool.
+// be below a bound; `fewer` says what gives out. The limits also hold after `spare` replicas of either pool are lost.
 // Limits: a part of a load asks for fewer replicas than the whole does, as queues show late; an arrangement of which a part asks for
 // more is lost (`exhaustive` looks). Attainment is taken to grow with the replicas.
 // Prices are those of devices and nodes (topologies/data/nodes), on demand or as rental listings have them, or the user's.
@@ -59,7 +59,7 @@ struct RecommendOptions {
     double budget = 0;         ///< USD per hour; 0: none
     std::int64_t spare = 0;    ///< replicas of each pool that may be lost
     bool whole_nodes = false;  ///< a node is paid for with all its GPUs
-    std::size_t judged = 12;   ///< at least so many arrangements are judged on the whole load, where there are so many
+    std::size_t judged = 12;   ///< the least number of arrangements to run on the whole load, where that many exist
     bool exhaustive = false;   ///< every arrangement and number of replicas, on the whole load
     unsigned workers = 1;
     std::function<void(const std::string&)> found;  ///< called with a line about what is tried and the best so far

@@ -21,7 +21,7 @@ namespace {
 constexpr std::int64_t kTokenBudgets[] = {2048, 8192};
 constexpr std::int64_t kStages[] = {2, 4};
 constexpr std::int64_t kWidest = 32;  // ranks over which experts are spread
-// What the arrangements say anew.
+// Keys of the scenario that each arrangement replaces.
 constexpr std::array kReplaced = {"replicas",  "tensor",  "pipeline", "groups",   "expert",      "redundant_experts",
                                   "scheduler", "prefill", "decode",   "transfer", "first_token", "handover"};
 
