@@ -278,7 +278,8 @@ void validate_apart(const DataDirectory& data, const Terminal& terminal, bool ea
     const Filter any = [](const ServingPoint&) { return true; };
     print_groups(
         terminal,
-        "scored apart: degrees that the source multiplied, latent attention by the roofline, B300 by B200's kernels",
+        "scored apart, since engines were fitted without them: degrees that the source multiplied, latent attention, "
+        "B300",
         points, [](const ServingPoint& p) { return p.id.substr(0, p.id.find(':')); }, any);
 }
 
