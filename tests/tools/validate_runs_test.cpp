@@ -1,6 +1,7 @@
 #include "tests/support/command.hpp"
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
+#include "tools/driver/kinds/interval.hpp"
 #include "tools/driver/kinds/training.hpp"
 
 #include <doctest/doctest.h>
@@ -91,6 +92,23 @@ compute: {{model: {}}}
     CHECK(width("megatron-core-2024", "calibrated") < known + 0.05);
     CHECK(width("{preset: megatron-core-2024, interval: 0.2}", "calibrated") > 0.2 - 1e-9);
     CHECK(width("megatron-core-2024", "roofline") > width("megatron-core-2024", "calibrated"));
+}
+
+TEST_CASE("runs of experts, of new devices and of adapters on them have intervals as wide as such runs err") {
+    const auto scenario_of = [](const std::string& node, const std::string& model, const std::string& plan) {
+        return test::scenario(
+            fmt::format("orrery: 1\nkind: training\ncluster: {{nodes: 1, node: {}}}\nmodel: {}\n"
+                        "plan: {{tensor: 8, global_batch: 8{}}}\nsoftware: megatron-core-2024\n",
+                        node, model, plan));
+    };
+    const Scenario dense = scenario_of("dgx-h100", "llama-3-8b", "");
+    CHECK(driver::regime_of(dense) == nullptr);
+    const Scenario experts = scenario_of("dgx-h100", "mixtral-8x7b", "");
+    const Scenario recent = scenario_of("dgx-b200", "llama-3-8b", "");
+    const Scenario adapters = scenario_of("dgx-b200", "llama-3-8b", ", adapters: {rank: 16, modules: \"qkv\"}");
+    CHECK(driver::software_width(dense) < driver::software_width(recent));
+    CHECK(driver::software_width(recent) < driver::software_width(adapters));
+    CHECK(driver::software_width(adapters) < driver::software_width(experts));
 }
 
 }  // namespace orrery

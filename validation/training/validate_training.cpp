@@ -109,41 +109,51 @@ double mean_parts(const std::vector<TrainingPoint>& points) {
     return count > 0 ? sum / count : 0;
 }
 
-void print_intervals(const Terminal& terminal, const std::vector<TrainingPoint>& points) {
+std::vector<Score> print_intervals(const Terminal& terminal, const std::vector<std::vector<TrainingPoint>*>& sets) {
     constexpr std::size_t kFewest = 10;
     struct Regime {
         std::vector<const TrainingPoint*> declared;
+        double in_use = 0;
         std::size_t held_back = 0;
         std::size_t covered = 0;
     };
+    constexpr const char* kPresets = "all presets";
     std::map<std::string, Regime> regimes;
-    for (const TrainingPoint& point : points) {
-        if (!point.scored() || point.low <= 0) {
-            continue;
-        }
-        for (const std::string& key : {point.software().name, std::string("all presets")}) {
-            Regime& regime = regimes[key];
-            if (point.fitted_half) {
-                regime.declared.push_back(&point);
+    for (const std::vector<TrainingPoint>* set : sets) {
+        for (const TrainingPoint& point : *set) {
+            if (!point.scored() || point.low <= 0) {
                 continue;
             }
-            ++regime.held_back;
-            regime.covered += point.measured >= point.interval_low && point.measured <= point.interval_high ? 1 : 0;
+            const TrainingRegime* own = regime_of(point.variants[0]);
+            for (const std::string& key : {own != nullptr ? own->name : point.software().name,
+                                           std::string(own != nullptr ? "all regimes" : kPresets)}) {
+                Regime& regime = regimes[key];
+                regime.in_use = std::max(regime.in_use, software_width(point.variants[0]));
+                if (point.fitted_half) {
+                    regime.declared.push_back(&point);
+                    continue;
+                }
+                ++regime.held_back;
+                regime.covered += point.measured >= point.interval_low && point.measured <= point.interval_high ? 1 : 0;
+            }
         }
     }
     std::vector<std::vector<std::string>> rows;
+    double lowest = 100;
     for (const auto& [name, regime] : regimes) {
         const bool enough = regime.declared.size() >= kFewest;
         rows.push_back({name, std::to_string(regime.declared.size()),
                         enough ? fmt::format("{:.3f}", width_left(regime.declared)) : "too few points",
-                        name == "all presets" ? fmt::format("{:.3f}", kSoftwareWidth)
-                        : regime.declared.empty()
-                            ? ""
-                            : fmt::format("{:.3f}", software_width(regime.declared[0]->variants[0])),
+                        fmt::format("{:.3f}", name == kPresets ? kSoftwareWidth : regime.in_use),
                         fmt::format("{} of {}", regime.covered, regime.held_back)});
+        if (regime.held_back >= 2 * kFewest) {
+            lowest =
+                std::min(lowest, 100.0 * static_cast<double>(regime.covered) / static_cast<double>(regime.held_back));
+        }
     }
-    terminal.heading("90 % intervals: half-width that the software leaves, from the declared half");
-    terminal.table({"software", "points", "left", "in use", "held back inside"}, rows);
+    terminal.heading("90 % intervals: half-width that software or a regime leaves, from the declared half of all runs");
+    terminal.table({"software or regime", "points", "left", "in use", "held back inside"}, rows);
+    return {{"coverage_held_back_lowest", lowest, "%"}};
 }
 
 double mean_of_sources(const std::vector<TrainingPoint>& points,
@@ -578,7 +588,7 @@ Comparison validate_training(ModelCache& models, const Terminal& terminal, const
                                          : "4: more");
     });
     print_subsets(terminal, points);
-    print_intervals(terminal, points);
+    const std::vector<Score> intervals = print_intervals(terminal, sets);
     const Ranking ranking = print_ranking(terminal, points);
     const Open open = open_runs(points);
     const auto refused = std::count_if(points.begin(), points.end(),
@@ -622,6 +632,7 @@ Comparison validate_training(ModelCache& models, const Terminal& terminal, const
                   {"open_inside", static_cast<double>(open.inside), ""},
                   {"kendall_tau", ranking.tau, ""},
                   {"regret", ranking.regret, "%"}};
+    out.scores.insert(out.scores.end(), intervals.begin(), intervals.end());
     if (schedules.pairs > 0) {
         out.scores.push_back(
             {"zero_bubble_error_over_points", statistics_of(score_of(points, zero_bubble).errors).mape, "%"});

@@ -1,9 +1,11 @@
 #include "tools/driver/kinds/interval.hpp"
 
 #include "sim/base/math.hpp"
+#include "sim/config/given.hpp"
 #include "tools/driver/kinds/training.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace orrery::driver {
@@ -18,7 +20,28 @@ constexpr double kCommunication = 0.15;
 // Distinct shapes of a layer whose own errors average.
 constexpr double kShapes = 8;
 
+// Devices with units of 4 bits: Blackwell, MI355X and later.
+bool is_new_device(const Scenario& scenario) {
+    return scenario.cluster.node.gpu.flops_fp4.value > 0;
+}
+
+// Ninth deciles of the declared half of all measured runs of a regime ("validate training", 2026-11-29).
+constexpr std::array<TrainingRegime, 3> kRegimes = {
+    {{"adapters on devices with 4-bit units",
+      [](const Scenario& s) { return s.as<TrainingKind>().plan.frozen() && is_new_device(s); }, 0.34},
+     {"mixtures of experts", [](const Scenario& s) { return s.as<TrainingKind>().model.experts.count > 0; }, 0.44},
+     {"dense models on devices with 4-bit units", is_new_device, 0.145}}};
+
 }  // namespace
+
+const TrainingRegime* regime_of(const Scenario& scenario) {
+    for (const TrainingRegime& regime : kRegimes) {
+        if (regime.has(scenario)) {
+            return &regime;
+        }
+    }
+    return nullptr;
+}
 
 double parts_spread(const Scenario& scenario, const TrainingResult& result, const CostModel& device) {
     const auto& training = scenario.as<TrainingKind>();
@@ -62,7 +85,10 @@ double square_beyond(double spread) {
 
 double software_width(const Scenario& scenario) {
     const SoftwareSpec& software = scenario.as<TrainingKind>().software;
-    return software.interval.value > 0 ? software.interval.value : kSoftwareWidth;
+    const double preset = software.interval.value > 0 ? software.interval.value : kSoftwareWidth;
+    const TrainingRegime* regime = regime_of(scenario);
+    const bool given = software.interval.value > 0 && software.interval.how == kGivenInScenario;
+    return regime == nullptr || given ? preset : std::max(preset, regime->width);
 }
 
 double iteration_width(const Scenario& scenario, const TrainingResult& result, const CostModel& device) {

@@ -10,7 +10,8 @@
 //   * communication: the collective model;
 //   * software: the errors of measured runs (host time, versions), by preset: the ninth decile of
 //     its declared half, not a standard deviation, because their tails are fat. It holds what the other parts err in those runs,
-//     so that these widen the interval only where they are less certain than there (a device without fits).
+//     so that these widen the interval only where they are less certain than there (a device without fits). Runs of a
+//     regime that errs more than the dense runs behind the presets have the width of that regime.
 // A part weighs with its share of the iteration; bubbles stretch with what they wait for. Parts err independently of
 // each other, and in full within themselves, so nothing averages to zero with the number of kernels, layers or GPUs.
 // Scope: training runs. Limits: software with fewer than ten measured runs has the width of all presets together.
@@ -35,7 +36,18 @@ inline constexpr double kNinety = 1.6448536269514722;
 /// Standard deviation of log(measured / predicted) of an iteration, without what software leaves.
 [[nodiscard]] double parts_spread(const Scenario& scenario, const TrainingResult& result, const CostModel& device);
 
-/// Half-width of the 90 % interval of log(time) that the software of a run leaves.
+/// Runs that err alike and more than those that presets of software were fitted on.
+struct TrainingRegime {
+    const char* name;
+    bool (*has)(const Scenario& scenario);
+    double width;  ///< half-width of the 90 % interval of log(time): `orrery validate training` prints it
+};
+
+/// The regime of a run; null: none, and the width is that of its software.
+[[nodiscard]] const TrainingRegime* regime_of(const Scenario& scenario);
+
+/// Half-width of the 90 % interval of log(time) that the software of a run leaves: what the scenario says, or the larger of those of
+/// its preset and its regime.
 [[nodiscard]] double software_width(const Scenario& scenario);
 
 /// Square of the half-width that a spread of the other parts adds, beyond that of the runs which widths of software come from.
