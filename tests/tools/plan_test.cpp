@@ -515,3 +515,44 @@ TEST_CASE("plan: the limits of a searched order go with it") {
     CHECK(read_back.search.activations == base.as<TrainingKind>().plan.search.activations);
     CHECK(describe_plan(ranked.plan).find("search of 6 micro-batches") != std::string::npos);
 }
+
+TEST_CASE("plan: --engine lists the plans of the whole space that the software runs, and no other") {
+    const Scenario base = scenario(kPlanned);
+    plan::PlanSpace whole(base);
+    whole.list(2);
+    for (const plan::PlanSoftware& software : plan::plan_software_table()) {
+        CAPTURE(software.name);
+        plan::PlanSpace space(base, &software);
+        space.list(2);
+        std::size_t expected = 0;
+        for (std::size_t i = 0; i < whole.size(); ++i) {
+            const PlanSpec one = whole.plan(i);
+            expected += software.divides(one) && software.orders(one) ? 1 : 0;
+        }
+        std::size_t beyond = 0;  // weights and gradients cut in a pipeline, which the whole space leaves out
+        for (std::size_t i = 0; i < space.size(); ++i) {
+            const PlanSpec one = space.plan(i);
+            REQUIRE(software.divides(one));
+            REQUIRE(software.orders(one));
+            beyond += one.pipeline > 1 && one.zero > 1 ? 1 : 0;
+        }
+        CHECK(space.size() - beyond == expected);
+        CHECK(expected > 0);
+        CHECK(expected < whole.size());
+        CHECK((beyond > 0) == (std::string(software.name) == "torchtitan"));
+    }
+    // By hand: FSDP alone has 16 ranks of data, one degree each, stages 0, 2 and 3, with and without recomputation, for micro-batches
+    // of 1, 2 and 4 of the four sequences a rank.
+    plan::PlanSpace alone(base, &plan::plan_software("fsdp"));
+    alone.list(2);
+    CHECK(alone.size() == 3 * 2 * 3);
+    const Folder folder;
+    const std::string file = folder.file("plan.yaml", kPlanned);
+    const Outcome shown = orrery_command("plan " + file + " --engine deepspeed --simulate 3");
+    CHECK(shown.code == 0);
+    CHECK(shown.text.find("Listed are the plans of Megatron-DeepSpeed") != std::string::npos);
+    CHECK(shown.text.find("interleaved") == std::string::npos);
+    const Outcome unknown = orrery_command("plan " + file + " --engine torchtitn");
+    CHECK(unknown.code == 2);
+    CHECK(unknown.text.find("did you mean 'torchtitan'") != std::string::npos);
+}

@@ -193,8 +193,13 @@ class PlanSpace::Lister {
     }
 
     void add_sharding(PlanSpec plan, std::size_t schedule) {
-        const std::int64_t most = plan.data * plan.context == 1 ? 0 : plan.pipeline == 1 ? 3 : 1;
+        // In a pipeline gradients and weights are used once a micro-batch: to cut them pays for no software but that which must.
+        const bool all = plan.pipeline == 1 || space_.software_ != nullptr;
+        const std::int64_t most = plan.data * plan.context == 1 ? 0 : all ? 3 : 1;
         for (plan.zero = 0; plan.zero <= most; ++plan.zero) {
+            if (space_.software_ != nullptr && !space_.software_->orders(plan)) {
+                continue;
+            }
             for (std::size_t offload = 0; offload < space_.offloads_.size(); ++offload) {
                 plan.feature<OffloadPlan>() = space_.offloads_[offload];
                 if (!plan.has<OffloadPlan>() || may_offload(plan)) {
@@ -245,7 +250,7 @@ class PlanSpace::Lister {
     }
 
     void add_family(const PlanSpec& plan) {
-        if (some_.empty()) {
+        if (some_.empty() || (space_.software_ != nullptr && !space_.software_->divides(plan))) {
             return;
         }
         for (Member member : some_) {
@@ -263,7 +268,8 @@ class PlanSpace::Lister {
     std::vector<Member> some_;  ///< of a family of the shape at hand
 };
 
-PlanSpace::PlanSpace(const Scenario& scenario) : scenario_(scenario), offloads_(offload_choices(scenario)) {}
+PlanSpace::PlanSpace(const Scenario& scenario, const PlanSoftware* software)
+    : scenario_(scenario), software_(software), offloads_(offload_choices(scenario)) {}
 
 void PlanSpace::list(std::int64_t nodes) {
     Lister(*this, nodes).list();

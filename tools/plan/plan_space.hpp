@@ -5,6 +5,7 @@
 // prices the passes of a family once, and a plan takes a few bytes.
 
 #include "tools/driver/scenario.hpp"
+#include "tools/plan/plan_software.hpp"
 #include "workloads/training/features/offload.hpp"
 #include "workloads/training/plan/spec.hpp"
 
@@ -14,7 +15,8 @@ namespace orrery::plan {
 
 class PlanSpace {
   public:
-    explicit PlanSpace(const Scenario& scenario);
+    /// `software`: whose plans to list; null: all.
+    explicit PlanSpace(const Scenario& scenario, const PlanSoftware* software = nullptr);
 
     /// Adds all that fill a cluster of so many nodes, each once. Whether they fit each other and the memory is not looked at.
     void list(std::int64_t nodes);
@@ -43,6 +45,7 @@ class PlanSpace {
     };
 
     const Scenario& scenario_;
+    const PlanSoftware* software_;
     std::vector<OffloadPlan> offloads_;
     std::vector<Family> families_;
     std::vector<Member> members_;

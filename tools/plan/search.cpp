@@ -272,7 +272,7 @@ bool dominates(const PlanFigures& a, const PlanFigures& b, double time_a, double
 class PlanSearcher {
   public:
     PlanSearcher(const Scenario& scenario, const DataDirectory& data, const PlanOptions& options)
-        : base_(scenario), data_(data), options_(options), space_(scenario) {}
+        : base_(scenario), data_(data), options_(options), space_(scenario, options.software) {}
 
     PlanSearch search() {
         const std::vector<std::int64_t> sizes =

@@ -9,6 +9,7 @@
 // `plan.spread`), unless the scenario says it. Of the best plans, layers are moved between stages (`plan.stages`) where that gains. Everything else (model, software, kernels, overlaps, batch) is
 // as in the scenario.
 
+#include "tools/plan/plan_software.hpp"
 #include "tools/plan/recovery_search.hpp"
 #include "workloads/training/plan/spec.hpp"
 
@@ -21,8 +22,9 @@ namespace orrery::plan {
 struct PlanOptions {
     std::size_t simulate = 50;  ///< best plans by estimate that are simulated
     unsigned workers = 1;
-    double headroom = 0.05;           ///< share of a GPU's memory that a plan leaves free
-    std::vector<std::int64_t> nodes;  ///< cluster sizes to search; empty: the scenario's
+    double headroom = 0.05;                  ///< share of a GPU's memory that a plan leaves free
+    std::vector<std::int64_t> nodes;         ///< cluster sizes to search; empty: the scenario's
+    const PlanSoftware* software = nullptr;  ///< whose plans to try; null: all
     std::function<void(double)> progress;
     std::function<void(const std::string&)> found;  ///< called with a line about the best plan so far
 };

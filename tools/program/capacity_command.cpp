@@ -160,7 +160,7 @@ int command_capacity(const CommandLine& line, const DataDirectory& data) {
 
 int plan_serving(const CommandLine& line, const Scenario& scenario, const DataDirectory& data) {
     const Terminal terminal = line.terminal();
-    for (const char* only : {"nodes", "price", "headroom"}) {
+    for (const char* only : {"nodes", "price", "headroom", "engine"}) {
         if (line.has(only)) {
             throw ConfigError(fmt::format("--{} is for training scenarios", only), ErrorCode::command_line);
         }

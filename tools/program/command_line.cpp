@@ -239,6 +239,7 @@ const std::vector<CommandSpec>& command_table() {
           {"top", "N", "rows to show; 10 by default"},
           kAll,
           {"headroom", "SHARE", "training: of a GPU's memory that a plan leaves free; 5 % by default"},
+          {"engine", "NAME", "training: plans that this software runs alone: megatron, torchtitan, deepspeed or fsdp"},
           {"nodes", "LIST", "sizes of cluster to search, such as 64,128"},
           {"price", "NUMBER", "of a GPU hour: adds the cost of 10^9 tokens"},
           {"attainment", "SHARE", "serving: of requests that meet all limits; 0.9 by default"},

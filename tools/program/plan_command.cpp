@@ -168,6 +168,9 @@ int command_plan(const CommandLine& line, const DataDirectory& data) {
     if (line.has("price") && (!parse_number(line.text("price"), price) || price <= 0)) {
         throw ConfigError("--price is a positive number: the price of a GPU hour", ErrorCode::command_line);
     }
+    if (line.has("engine")) {
+        options.software = &plan_software(line.text("engine"));
+    }
     const std::size_t shown = line.whole("top", 10, 1, 100'000);
     Progress progress(terminal, "searching plans");
     options.progress = [&](double fraction) { progress.update(fraction); };
@@ -196,6 +199,10 @@ int command_plan(const CommandLine& line, const DataDirectory& data) {
         search.ranked.size() - search.moved, simulated - search.moved,
         search.moved > 0 ? fmt::format(", {} of them once more, faster with layers moved between stages", search.moved)
                          : std::string());
+    if (options.software != nullptr) {
+        say("Listed are the plans of {}. Kernels and overheads are those of the scenario's software.\n",
+            options.software->what);
+    }
     const bool with_nodes = options.nodes.size() > 1;
     std::vector<std::string> header = {"rank", "iteration", "", "MFU", "tokens/s", "memory"};
     if (with_nodes || price > 0) {
