@@ -88,7 +88,7 @@ static void describe(Fields& fields, PowerBudget& power) {
                     power.cluster);
     fields.quantity({"beside", "power of a node beside its GPUs", false, 0, 1e6}, Dimension::power, power.beside);
     fields.enumeration(
-        {"sharing", "how GPUs share the budget: equal shares, or by demand, where what one cannot draw goes to others"},
+        {"sharing", "sharing of the budget among GPUs: equal shares, or by demand, where others take what one leaves"},
         {"equal", "demand"}, power.sharing);
 }
 

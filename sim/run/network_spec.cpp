@@ -51,7 +51,7 @@ void describe(Fields& fields, NetworkSpec& network, const NetworkUse& use) {
                       Dimension::time, network.batch);
     });
     if (use.folds) {
-        fields.boolean({"fold", "simulate what is provably identical once"}, network.fold);
+        fields.boolean({"fold", "provably identical parts are simulated once"}, network.fold);
     }
     fields.when(
         network.by_packet(), kByPacket,

@@ -114,7 +114,8 @@ void ClusterKind::describe(Fields& fields, const Scenario&) {
     fields.items(
         {"jobs", "scenarios that run side by side on this cluster", true}, jobs, [](Fields& inner, JobSpec& job) {
             inner.text({"name", "prefix of the job's metrics", true}, job.name);
-            inner.text({"nodes", "a count (the next free ones), or numbers and ranges: 0-3,8", true}, job.nodes);
+            inner.text({"nodes", "nodes of the job: a count (the next free ones), or numbers and ranges (0-3,8)", true},
+                       job.nodes);
             inner.quantity({"start", "time at which the job begins", false, 0, 2.6e6}, Dimension::time, job.start);
             describe_job_source(inner, job);
         });

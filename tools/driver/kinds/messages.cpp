@@ -335,12 +335,13 @@ void CollectiveKind::check(const YamlNode& root, const DataDirectory&, Scenario&
 }
 
 void CollectiveKind::describe(Fields& fields, const Scenario&) {
-    fields.section({"collective", "the operation", true}, [&](Fields& inner) { orrery::describe(inner, collective); });
+    fields.section({"collective", "collective operation: its kind, payload, ranks and algorithm", true},
+                   [&](Fields& inner) { orrery::describe(inner, collective); });
     describe_given(fields, faults);
 }
 
 void NetworkKind::describe(Fields& fields, const Scenario&) {
-    fields.section({"traffic", "who sends how much to whom", true},
+    fields.section({"traffic", "traffic between hosts: its pattern, sizes and senders", true},
                    [&](Fields& inner) { orrery::describe(inner, traffic); });
     describe_given(fields, faults);
 }

@@ -434,8 +434,10 @@ void RlKind::describe(Fields& fields, const Scenario&) {
         inner.enumeration(
             {"role", "task of the role in a step; the generator is of kind serving, all others of training", true},
             part_role_names(), job.role);
-        inner.text({"nodes", "a count (the next that no job before has), or numbers and ranges: 0-3,8", true},
-                   job.nodes);
+        inner.text(
+            {"nodes", "nodes of the job: a count (the next that no earlier job has), or numbers and ranges (0-3,8)",
+             true},
+            job.nodes);
         inner.boolean({"offload", "keep the role's weights and states in host memory while others run"}, job.offload);
         describe_job_source(inner, job);
     });

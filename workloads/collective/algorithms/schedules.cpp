@@ -8,7 +8,7 @@
 namespace orrery::collective {
 
 void describe(Fields& fields, CollectiveSpec& spec) {
-    fields.enumeration({"op", "the operation"}, collective_op_names(), spec.op);
+    fields.enumeration({"op", "kind of the collective operation"}, collective_op_names(), spec.op);
     const auto& table = algorithm_table();
     std::vector<std::string> names;
     for (const CollectiveAlgorithm* row : table) {
@@ -44,8 +44,8 @@ void describe(Fields& fields, TrafficSpec& spec) {
     if (!spec.flows.empty() && !all) {
         return;
     }
-    fields.enumeration({"pattern", "who sends to whom"}, {"permutation", "shift", "incast", "all-to-all", "ring"},
-                       spec.pattern);
+    fields.enumeration({"pattern", "pattern of senders and receivers"},
+                       {"permutation", "shift", "incast", "all-to-all", "ring"}, spec.pattern);
     fields.quantity({"size", "bytes of a flow", !all, 1, 1e18}, Dimension::bytes, spec.size);
     fields.quantity({"spread", "sizes are uniform within size x (1 +- spread)", false, 0, 0.99}, Dimension::fraction,
                     spec.spread);

@@ -53,7 +53,7 @@ double decompress_traffic(const PlanSpec& plan, double weights, double ranks) {
 }
 
 extern const FeatureRow kCompression;
-const FeatureRow kCompression = {"compression", "gradients of which the largest alone are exchanged",
+const FeatureRow kCompression = {"compression", "compression of gradients: only the largest are exchanged",
                                  make_feature<CompressionPlan>};
 
 }  // namespace orrery::training

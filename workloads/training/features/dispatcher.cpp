@@ -36,8 +36,8 @@ void DispatcherPlan::describe(Fields& fields) {
     }
     fields.enumeration(
         {"library",
-         "what exchanges tokens: nccl and deepep ask the host for counts alike, hybridep waits less, and a "
-         "proxy (UCCL, NVSHMEM over libfabric) starts late"},
+         "library that exchanges tokens: nccl and deepep wait for counts on the host, hybridep waits less, "
+         "a proxy (UCCL, NVSHMEM over libfabric) starts late"},
         names, library);
     fields.quantity({"wait", "host's wait in each layer of a forward pass; 0: the library's", false, 0, 10},
                     Dimension::time, own_wait);

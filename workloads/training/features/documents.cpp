@@ -63,7 +63,8 @@ void DocumentsPlan::check(const ModelSpec& model, const PlanSpec& plan, PlanProb
 }
 
 extern const FeatureRow kDocuments;
-const FeatureRow kDocuments = {"documents", "lengths of what is trained on, and how they fill sequences and ranks",
+const FeatureRow kDocuments = {"documents",
+                               "documents of the training set: their lengths, and how they fill sequences and ranks",
                                make_feature<DocumentsPlan>};
 
 double document_flops(const ModelSpec& model, const PlanSpec& plan, double length) {

@@ -18,8 +18,10 @@ static void describe_place(Fields& fields, const Field& field, OffloadPlace& pla
 }
 
 void OffloadPlan::describe(Fields& fields) {
-    describe_place(fields, {"optimizer", "states, which the host then updates"}, optimizer);
-    describe_place(fields, {"gradients", "copied out after each micro-batch and added up by the host"}, gradients);
+    describe_place(fields, {"optimizer", "optimizer states in a memory tier, updated by the host"}, optimizer);
+    describe_place(fields,
+                   {"gradients", "gradients in a memory tier: copied after each micro-batch, summed by the host"},
+                   gradients);
     describe_place(fields, {"parameters", "weights, fetched layer by layer"}, parameters);
     describe_place(fields, {"activations", "activations that layers keep for their backward pass"}, activations);
     fields.enumeration(

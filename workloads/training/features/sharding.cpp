@@ -73,7 +73,8 @@ double gathered_layers(const PlanSpec& plan) {
 }
 
 extern const FeatureRow kSharding;
-const FeatureRow kSharding = {"sharding", "who shares what under ZeRO-3, and in how many bits it travels",
-                              make_feature<ShardingPlan>};
+const FeatureRow kSharding = {
+    "sharding", "sharding under ZeRO-3: the ranks that share weights, gradients and states, and bits on the wire",
+    make_feature<ShardingPlan>};
 
 }  // namespace orrery::training

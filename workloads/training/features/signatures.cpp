@@ -11,9 +11,9 @@ namespace orrery::training {
 
 static void describe_dimension(Fields& fields, GridDimension& one) {
     const std::vector<std::string> names = {"S0", "S1", "B"};
-    fields.integer({"ranks", "along this dimension", true, 1, 1'000'000}, one.ranks);
-    fields.enumeration({"activations", "split by samples (S0) or tokens (S1), or broadcast (B)"}, names,
-                       one.activations);
+    fields.integer({"ranks", "number of ranks along this dimension", true, 1, 1'000'000}, one.ranks);
+    fields.enumeration({"activations", "layout of activations: split by samples (S0) or tokens (S1), or broadcast (B)"},
+                       names, one.activations);
     fields.enumeration(
         {"weights_in",
          "layout of the weights of products into a block: split by rows (S0) or columns (S1), or broadcast"},

@@ -31,7 +31,8 @@ void describe(Fields& fields, ExpertPlan& experts) {
     fields.integer({"expert_tensor", "ranks that each expert is cut over; 0: as tensor", false, 0, 1024},
                    experts.tensor);
     fields.enumeration(
-        {"dispatch", "tokens to experts: a copy for each choice, all to all ranks, or one to each node first"},
+        {"dispatch",
+         "way of tokens to experts: one copy per choice, all tokens to all ranks, or one copy per node first"},
         {"all-to-all", "all-gather", "hierarchical"}, experts.dispatch);
     fields.enumeration({"dispatch_precision", "precision of tokens on their way to experts; fp8 with its scales"},
                        training_precision_names(), experts.dispatch_precision);
@@ -39,12 +40,13 @@ void describe(Fields& fields, ExpertPlan& experts) {
                        training_precision_names(), experts.combine_precision);
     fields.number({"capacity", "rows that an expert takes at most, over the mean of all; 0: all", false, 0, 1000},
                   experts.capacity);
-    fields.boolean({"pad", "experts compute as many rows as their capacity"}, experts.pad);
-    fields.integer({"shadowed",
-                    "most wanted experts, whose weights every rank gathers, and whose gradients all sum, in place of "
-                    "exchanging their tokens (FasterMoE, Hecate)",
-                    false, 0, 100'000},
-                   experts.shadowed);
+    fields.boolean({"pad", "experts compute padded rows up to their capacity"}, experts.pad);
+    fields.integer(
+        {"shadowed",
+         "number of most wanted experts whose weights every rank gathers, instead of exchanging their tokens "
+         "(FasterMoE, Hecate)",
+         false, 0, 100'000},
+        experts.shadowed);
     fields.integer({"expert_pieces",
                     "parts of a micro-batch's tokens, so that exchanges of one hide behind the products of another "
                     "(Tutel, FSMoE)",
@@ -209,11 +211,11 @@ void describe_overlap(Fields& fields, PlanSpec& plan, const Shares& shares) {
         inner.when(
             shares.cut, kCut,
             [&](Fields& same) {
-                same.enumeration(
-                    {"tensor",
-                     "none; backward: behind weight gradients; full: also chunked into GEMMs; tiles: a product's "
-                     "tiles start the reduction after it"},
-                    {"none", "backward", "full", "tiles"}, plan.overlap_tensor);
+                same.enumeration({"tensor",
+                                  "overlap of tensor-parallel collectives: backward hides them behind weight "
+                                  "gradients, full also cuts products into chunks, tiles reduces each tile when it "
+                                  "is done"},
+                                 {"none", "backward", "full", "tiles"}, plan.overlap_tensor);
             },
             Unmet::noted);
         inner.boolean({"near_memory", "memory adds arriving values to those it holds (needs overlap.tensor: tiles)"},

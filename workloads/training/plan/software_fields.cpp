@@ -99,11 +99,10 @@ void describe(Fields& fields, SoftwareSpec& software) {
                    software.fused_biases);
     fields.boolean({"repeats_keys", "grouped keys and values are copied for every query head before attention"},
                    software.repeats_keys);
-    fields.boolean(
-        {"copies_sequences",
-         "under sequence parallelism what was gathered, or is to be summed, is copied, as the sequence is not "
-         "the outermost dimension; not where overlap.tensor cuts it"},
-        software.copies_sequences);
+    fields.boolean({"copies_sequences",
+                    "sequence parallelism copies gathered or summed activations, as the sequence is not the outermost "
+                    "dimension; not where overlap.tensor cuts them"},
+                   software.copies_sequences);
     fields.boolean({"splits_heads",
                     "queries, keys and values are copied apart before fused attention, and their gradients together"},
                    software.splits_heads);
@@ -129,7 +128,7 @@ void describe(Fields& fields, SoftwareSpec& software) {
                    Dimension::fraction, software.interval);
     fields.sourced({"reserved_memory", "memory a GPU for context and library buffers", true, 0, 1e12}, Dimension::bytes,
                    software.reserved_memory);
-    fields.section({"allocation", "how memory is allocated, beside what the plan says"},
+    fields.section({"allocation", "rules by which the software allocates memory, besides the plan"},
                    [&](Fields& inner) { describe(inner, software.allocation); });
 }
 
