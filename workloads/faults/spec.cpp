@@ -20,9 +20,9 @@ void describe_process(Fields& fields, ProcessSpec& process) {
     process.law.describe(fields, {"process", "the law of the times between failures"});
     fields.quantity({"factor", "share of speed or rate that is left, of kinds that slow", false, 0, 1},
                     Dimension::fraction, process.factor);
-    fields.quantity({"lasts", "mean time until it ends by itself, exponential; 0 s: until repaired or replaced", false,
-                     0, kLongest},
-                    Dimension::time, process.lasts_s);
+    fields.quantity(
+        {"lasts", "mean duration of the fault, exponential; 0 s: until repaired or replaced", false, 0, kLongest},
+        Dimension::time, process.lasts_s);
     fields.when(process.bad_factor > 1, "a bad_factor above 1", [&](Fields& same) {
         same.quantity({"bad_share", "share of machines that fail more often until they are repaired", false, 0, 1},
                       Dimension::fraction, process.bad_share);
@@ -77,18 +77,19 @@ void noted(Fields& fields, bool met, const char* what, const Describe& describe)
 constexpr const char* kInterrupts = "faults that stop the job";
 
 void describe_detection(Fields& fields, RecoverySpec& recovery, const Strikes& strikes) {
-    fields.section({"heartbeat", "interval of the heartbeat of every rank, which finds ranks that have stopped"},
-                   [&](Fields& inner) {
-                       noted(inner, strikes.stops || strikes.preempts, "a fail-stop or a preemption",
-                             [&](Fields& same) {
-                                 same.quantity({"delay", "time until the fault is noticed", false, 0, 1e6},
-                                               Dimension::time, recovery.heartbeat_s);
-                             });
-                       noted(inner, strikes.stops, "a fail-stop", [&](Fields& same) {
-                           same.quantity({"misses", "share that only the time-out finds", false, 0, 1},
-                                         Dimension::fraction, recovery.heartbeat_misses);
-                       });
-                   });
+    fields.section(
+        {"heartbeat", "interval of the heartbeat of every rank, which finds ranks that have stopped"},
+        [&](Fields& inner) {
+            noted(inner, strikes.stops || strikes.preempts, "a fail-stop or a preemption", [&](Fields& same) {
+                same.quantity({"delay", "time until the fault is noticed", false, 0, 1e6}, Dimension::time,
+                              recovery.heartbeat_s);
+            });
+            noted(inner, strikes.stops, "a fail-stop", [&](Fields& same) {
+                same.quantity(
+                    {"misses", "share of failures that heartbeats miss and only the timeout finds", false, 0, 1},
+                    Dimension::fraction, recovery.heartbeat_misses);
+            });
+        });
     noted(fields, strikes.hangs || (strikes.stops && recovery.heartbeat_misses > 0),
           "a hang, or heartbeats that miss a fail-stop", [&](Fields& same) {
               same.quantity(
@@ -102,8 +103,8 @@ void describe_detection(Fields& fields, RecoverySpec& recovery, const Strikes& s
                       recovery.watches, [&](Fields& inner) {
                           inner.quantity({"delay", "time until the fault is noticed", false, 0, 1e6}, Dimension::time,
                                          recovery.anomaly_s);
-                          inner.quantity({"misses", "share that is not noticed", false, 0, 1}, Dimension::fraction,
-                                         recovery.anomaly_misses);
+                          inner.quantity({"misses", "share of faults that are not noticed", false, 0, 1},
+                                         Dimension::fraction, recovery.anomaly_misses);
                       });
     });
     noted(fields, strikes.corrupts, "a corruption", [&](Fields& same) {
@@ -118,7 +119,7 @@ void describe_detection(Fields& fields, RecoverySpec& recovery, const Strikes& s
     });
     noted(fields, strikes.interrupts(), kInterrupts, [&](Fields& same) {
         same.section({"diagnosis", "finding the machine to replace"}, [&](Fields& inner) {
-            inner.quantity({"time", "fixed part", false, 0, 1e6}, Dimension::time, recovery.diagnosis_s);
+            inner.quantity({"time", "fixed time of a diagnosis", false, 0, 1e6}, Dimension::time, recovery.diagnosis_s);
             inner.quantity(
                 {"bisection", "time of each run of a binary search over the nodes; 0 s: none", false, 0, 1e6},
                 Dimension::time, recovery.bisection_s);
@@ -128,28 +129,30 @@ void describe_detection(Fields& fields, RecoverySpec& recovery, const Strikes& s
 
 void describe_repair(Fields& fields, RecoverySpec& recovery, const Strikes& strikes) {
     const auto stage = [](Fields& inner, RepairStage& one) {
-        inner.quantity({"mean", "time", false, 0, kLongest}, Dimension::time, one.mean_s);
-        inner.quantity({"fails", "share after which the machine is as bad as before", false, 0, 1}, Dimension::fraction,
-                       one.fails);
+        inner.quantity({"mean", "mean time of this repair", false, 0, kLongest}, Dimension::time, one.mean_s);
+        inner.quantity({"fails", "share of repairs that leave the machine as bad as before", false, 0, 1},
+                       Dimension::fraction, one.fails);
     };
     noted(fields, strikes.interrupts(), kInterrupts, [&](Fields& all) {
-        all.section({"repair", "time to repair machines that were replaced, which then join the pool"}, [&](Fields&
-                                                                                                                inner) {
-            inner.section({"automatic", "first"}, [&](Fields& same) { stage(same, recovery.automatic); });
-            noted(inner, recovery.to_manual > 0, "machines that need it (to_manual)", [&](Fields& own) {
-                own.section({"manual", "time of a manual repair, which some machines need afterwards"},
-                            [&](Fields& same) { stage(same, recovery.manual); });
+        all.section(
+            {"repair", "time to repair machines that were replaced, which then join the pool"}, [&](Fields& inner) {
+                inner.section({"automatic", "automatic repair, which every machine gets first"},
+                              [&](Fields& same) { stage(same, recovery.automatic); });
+                noted(inner, recovery.to_manual > 0, "machines that need it (to_manual)", [&](Fields& own) {
+                    own.section({"manual", "manual repair, which some machines need afterwards"},
+                                [&](Fields& same) { stage(same, recovery.manual); });
+                });
+                inner.quantity({"to_manual", "share of machines that also need a manual repair", false, 0, 1},
+                               Dimension::fraction, recovery.to_manual);
+                inner.boolean({"exponential", "repair times are exponential; otherwise each takes the mean"},
+                              recovery.exponential_repair);
+                inner.integer({"retire_after", "failures of a machine within the window; 0: never", false, 0, 1 << 20},
+                              recovery.retire_after);
+                inner.when(recovery.retire_after > 0, "a retire_after", [&](Fields& same) {
+                    same.quantity({"retire_window", "period over which retire_after counts", false, 0, kLongest},
+                                  Dimension::time, recovery.retire_window_s);
+                });
             });
-            inner.quantity({"to_manual", "share that needs both", false, 0, 1}, Dimension::fraction,
-                           recovery.to_manual);
-            inner.boolean({"exponential", "times are exponential; otherwise as given"}, recovery.exponential_repair);
-            inner.integer({"retire_after", "failures of a machine within the window; 0: never", false, 0, 1 << 20},
-                          recovery.retire_after);
-            inner.when(recovery.retire_after > 0, "a retire_after", [&](Fields& same) {
-                same.quantity({"retire_window", "period over which retire_after counts", false, 0, kLongest},
-                              Dimension::time, recovery.retire_window_s);
-            });
-        });
     });
 }
 
@@ -163,7 +166,8 @@ void describe_recovery(Fields& fields, RecoverySpec& recovery, const Strikes& st
         all.integer({"standbys", "warm machines beside the cluster's: replace at once, and are refilled from the pool",
                      false, 0, 1 << 22},
                     recovery.standbys);
-        all.integer({"pool", "free machines beside them", false, 0, 1 << 22}, recovery.pool);
+        all.integer({"pool", "number of free machines that replace failed ones after the standbys", false, 0, 1 << 22},
+                    recovery.pool);
         all.quantity({"join", "time until a machine of the pool can be used", false, 0, 1e6}, Dimension::time,
                      recovery.join_s);
         all.integer({"spares", "machines of other jobs, taken last", false, 0, 1 << 22}, recovery.spares);
@@ -171,7 +175,7 @@ void describe_recovery(Fields& fields, RecoverySpec& recovery, const Strikes& st
             same.quantity({"borrow", "time until a borrowed machine can be used", false, 0, 1e6}, Dimension::time,
                           recovery.borrow_s);
         });
-        all.boolean({"shrinks", "goes on with fewer data-parallel replicas; otherwise it waits for machines"},
+        all.boolean({"shrinks", "the job continues with fewer data-parallel replicas; otherwise it waits for machines"},
                     recovery.shrinks);
     });
     describe_repair(fields, recovery, strikes);
@@ -191,12 +195,14 @@ void describe_checkpoint(Fields& fields, CheckpointSpec& checkpoint, const Strik
                        Dimension::rate, storage.per_node);
         inner.quantity({"latency", "fixed time of a save or load, beside its bytes", false, 0, 1e6}, Dimension::time,
                        storage.latency);
-        inner.quantity({"capacity", "0 B: not limiting", false, 0, 1e21}, Dimension::bytes, storage.capacity);
+        inner.quantity({"capacity", "capacity of the store; 0 B: unlimited", false, 0, 1e21}, Dimension::bytes,
+                       storage.capacity);
         noted(inner, strikes.corrupts || storage.capacity > 0,
               "a corruption, which older checkpoints are free of, or a capacity", [&](Fields& same) {
-                  same.integer({"keep", "checkpoints, the oldest go first", false, 1, 1 << 20}, storage.keep);
+                  same.integer({"keep", "number of checkpoints kept; the oldest is deleted first", false, 1, 1 << 20},
+                               storage.keep);
               });
-        inner.boolean({"broadcast", "one node loads and sends to the others"}, storage.broadcast);
+        inner.boolean({"broadcast", "one node loads a checkpoint and sends it to the others"}, storage.broadcast);
     });
 }
 

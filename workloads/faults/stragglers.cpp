@@ -81,14 +81,16 @@ void describe(Fields& fields, StragglerSpec& stragglers) {
         [&](Fields& inner) {
             inner.quantity({"share", "share of iterations in which a replica is slow", false, 0, 0.99},
                            Dimension::fraction, stragglers.share);
-            inner.number({"burst", "mean iterations for which it stays slow; 0: each for itself", false, 0, 1e6},
+            inner.number({"burst", "mean number of iterations that a slow spell lasts; 0: iterations are independent",
+                          false, 0, 1e6},
                          stragglers.burst);
-            inner.quantity({"factor", "share of its speed that is left then", false, 0.001, 1}, Dimension::fraction,
-                           stragglers.factor);
+            inner.quantity({"factor", "speed of a slow replica, as a share of its normal speed", false, 0.001, 1},
+                           Dimension::fraction, stragglers.factor);
             inner.quantity({"delay", "least additional time that a late worker takes to answer", false, 0, 1e6},
                            Dimension::time, stragglers.delay_s);
-            inner.quantity({"spread", "mean of what comes on top of the delay, exponential", false, 0, 1e6},
-                           Dimension::time, stragglers.spread_s);
+            inner.quantity(
+                {"spread", "mean of the exponential time that a late worker takes beyond the delay", false, 0, 1e6},
+                Dimension::time, stragglers.spread_s);
             inner.integer({"rounds", "rounds that are played for the mean, in each run", false, 1, 1'000'000},
                           stragglers.rounds);
         });
@@ -97,14 +99,16 @@ void describe(Fields& fields, StragglerSpec& stragglers) {
 void describe(Fields& fields, CodingSpec& coding) {
     const auto describe_master = [&](Fields& inner) {
         inner.number(
-            {"patience", "beyond the time of the fastest, as a share of it, that all have (mu)", false, 0, 1000},
+            {"patience", "additional time that late workers get, as a share of the fastest one's (mu)", false, 0, 1000},
             coding.patience);
         inner.enumeration({"waits", "workers that a round waits for where more are late than the code bears"},
                           {"enough", "all"}, coding.waits);
-        inner.integer({"models", "trained in turn by the same replicas", false, 1, 1 << 16}, coding.models);
+        inner.integer({"models", "number of models that the same replicas train in turn", false, 1, 1 << 16},
+                      coding.models);
     };
     coding.code.describe_variant(
-        fields, {"coding", "replicas compute parts of each other, so that late ones need not be waited for"},
+        fields,
+        {"coding", "gradient coding: replicas compute parts of each other, so that a step need not wait for late ones"},
         [&](Fields& inner) {
             if (!inner.names_all()) {
                 coding.code.describe_parameters(inner);

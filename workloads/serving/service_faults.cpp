@@ -71,7 +71,8 @@ void describe_recovery(Fields& fields, ServiceRecovery& recovery, const ServiceF
             Dimension::time, recovery.repair_s);
     });
     fields.when(recovery.repair_s > 0, "a repair", [&](Fields& same) {
-        same.boolean({"exponential", "repairs; otherwise each takes as long as that"}, recovery.exponential);
+        same.boolean({"exponential", "repair times are exponential; otherwise each takes the mean"},
+                     recovery.exponential);
     });
     fields.when(machines, "machines that break", [&](Fields& same) {
         same.integer(

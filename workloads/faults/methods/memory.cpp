@@ -20,7 +20,8 @@ class InMemory final : public CheckpointMethod {
             fields.integer({"parity", "nodes of a group that may be lost (Reed-Solomon)", false, 1, 1 << 16}, parity);
             fields.quantity({"nic_share", "share of the NICs' bandwidth for copies and parity", false, 0.01, 0.95},
                             Dimension::fraction, share);
-            fields.integer({"persist_every", "every n-th checkpoint goes to the store too", false, 1, 1 << 20},
+            fields.integer({"persist_every", "interval of stored checkpoints: every n-th also goes to the store", false,
+                            1, 1 << 20},
                            persist_every);
         }
     };
