@@ -29,9 +29,10 @@ void describe(Fields& fields, TransportSpec& t) {
                  "data sent again after a loss: everything from the lost packet on (go-back-n), or the packets missing "
                  "in a bitmap of acknowledgements (selective); automatic: go-back-n for roce, hpcc and infiniband"},
                 {"automatic", "go-back-n", "selective"}, t.recovery);
-            same.quantity({"timeout", "without progress until packets count as lost; 0 s: 8 round trips of the path",
-                           false, 0, 1e3},
-                          Dimension::time, t.timeout);
+            same.quantity(
+                {"timeout", "time without progress after which packets count as lost; 0 s: 8 round trips of the path",
+                 false, 0, 1e3},
+                Dimension::time, t.timeout);
             same.integer({"retries", "timeouts in a row after which a flow has failed", false, 1, 200}, t.retries);
             same.integer(
                 {"reorder", "packets beyond a gap that prove a loss; 0: 3 on one path, else by time", false, 0, 1e6},
@@ -58,33 +59,37 @@ void describe(Fields& fields, TransportSpec& t) {
 static void describe(Fields& fields, QueueSpec& q, bool pauses) {
     fields.quantity({"size", "size of an output port's queue; 0 B: without limit", false, 0, 4e9}, Dimension::bytes,
                     q.size);
-    fields.range({"ecn", "[none marked below, all marked above]; equal: a step", false, 0, 4e9}, Dimension::bytes,
-                 q.mark_low, q.mark_high);
+    fields.range(
+        {"ecn", "queue sizes for ECN marks: [none marked below, all marked above]; equal: a step", false, 0, 4e9},
+        Dimension::bytes, q.mark_low, q.mark_high);
     fields.when(q.mark_high > 0, "marks (queues.ecn)", [&](Fields& same) {
         same.number({"ecn_probability", "probability of a mark just below the upper threshold", false, 0, 1},
                     q.mark_probability);
     });
-    fields.boolean({"trim", "cut what does not fit down to its header and send that first"}, q.trim);
+    fields.boolean({"trim", "queues cut packets that do not fit to their headers, which are sent first"}, q.trim);
     fields.quantity({"shared", "memory of a switch that its ports share; 0 B: each has its own", false, 0, 1e12},
                     Dimension::bytes, q.shared);
     fields.when(q.shared > 0, "memory that ports share (queues.shared)", [&](Fields& same) {
-        same.number({"alpha", "a port may hold this many times what is free of the shared memory", false, 1e-3, 1e3},
+        same.number({"alpha", "limit of a port's queue, as a multiple of the free shared memory", false, 1e-3, 1e3},
                     q.alpha);
     });
-    fields.boolean({"pfc", "pause the sender of a link instead of dropping"}, q.pfc);
+    fields.boolean({"pfc", "ports pause the sender of a link instead of dropping packets (PFC)"}, q.pfc);
     fields.when(pauses, "ports that pause (pfc)", [&](Fields& same) {
         same.quantity(
-            {"pause_at", "waiting from one link; 0 B: two bandwidth-delay products of a link", false, 0, 1e12},
+            {"pause_at", "queued bytes from one link at which its sender is paused; 0 B: two bandwidth-delay products",
+             false, 0, 1e12},
             Dimension::bytes, q.pause_at);
-        same.quantity({"resume_at", "waiting from one link; 0 B: half of pause_at", false, 0, 1e12}, Dimension::bytes,
-                      q.resume_at);
+        same.quantity({"resume_at", "queued bytes from one link at which its sender resumes; 0 B: half of pause_at",
+                       false, 0, 1e12},
+                      Dimension::bytes, q.resume_at);
     });
     fields.integer({"reduction_slots", "sums of an in-switch all-reduce that a switch can hold; 0: as many as it needs",
                     false, 0, 1e6},
                    q.reduction_slots);
     fields.when(pauses, "ports that pause (pfc)", [&](Fields& same) {
-        same.quantity({"headroom", "beyond pause_at; 0 B: what can be under way on a link", false, 0, 1e12},
-                      Dimension::bytes, q.headroom);
+        same.quantity(
+            {"headroom", "buffer per link beyond pause_at; 0 B: what a link can have in flight", false, 0, 1e12},
+            Dimension::bytes, q.headroom);
     });
     fields.when(pauses, "ports that pause (pfc)", [&](Fields& same) {
         same.enumeration({"watchdog", "action of a switch's port on its data once it has been paused too long"},
@@ -93,8 +98,9 @@ static void describe(Fields& fields, QueueSpec& q, bool pauses) {
     fields.when(q.watchdog != StormAction::none, "a watchdog", [&](Fields& same) {
         same.quantity({"watchdog_detection", "uninterrupted pause after which the watchdog acts", false, 1e-6, 1e3},
                       Dimension::time, q.detection);
-        same.quantity({"watchdog_restoration", "without pause, until the port is as before", false, 1e-6, 1e3},
-                      Dimension::time, q.restoration);
+        same.quantity(
+            {"watchdog_restoration", "time without a pause after which the port works as before", false, 1e-6, 1e3},
+            Dimension::time, q.restoration);
     });
     fields.quantity({"credits",
                      "room that the far end of a link gives to each lane, in blocks of 64 B, as in InfiniBand; 0 B: "
@@ -172,17 +178,21 @@ static void describe_classes(Fields& fields, PacketSpec& spec, const CarriedPart
         }
         inner.quantity({"size", "size of the class's queue at a port; 0 B: without limit", false, 0, 4e9},
                        Dimension::bytes, own.size);
-        inner.range({"ecn", "[none marked below, all marked above]; equal: a step", false, 0, 4e9}, Dimension::bytes,
-                    own.mark_low, own.mark_high);
+        inner.range(
+            {"ecn", "queue sizes for ECN marks: [none marked below, all marked above]; equal: a step", false, 0, 4e9},
+            Dimension::bytes, own.mark_low, own.mark_high);
         inner.number({"alpha", "queue limit as a multiple of the free shared memory", false, 1e-3, 1e3}, own.alpha);
-        inner.boolean({"pfc", "pause the sender of a link, in this class alone"}, own.pfc);
+        inner.boolean({"pfc", "ports pause the sender of a link for this class alone (PFC)"}, own.pfc);
         inner.quantity(
-            {"pause_at", "waiting from one link; 0 B: two bandwidth-delay products of a link", false, 0, 1e12},
+            {"pause_at", "queued bytes from one link at which its sender is paused; 0 B: two bandwidth-delay products",
+             false, 0, 1e12},
             Dimension::bytes, own.pause_at);
-        inner.quantity({"resume_at", "waiting from one link; 0 B: half of pause_at", false, 0, 1e12}, Dimension::bytes,
-                       own.resume_at);
-        inner.quantity({"headroom", "beyond pause_at; 0 B: what can be under way on a link", false, 0, 1e12},
-                       Dimension::bytes, own.headroom);
+        inner.quantity({"resume_at", "queued bytes from one link at which its sender resumes; 0 B: half of pause_at",
+                        false, 0, 1e12},
+                       Dimension::bytes, own.resume_at);
+        inner.quantity(
+            {"headroom", "buffer per link beyond pause_at; 0 B: what a link can have in flight", false, 0, 1e12},
+            Dimension::bytes, own.headroom);
     };
     fields.items(
         {"classes", "traffic classes, each with a queue of its own at every port; none: one class, as the queues say"},
@@ -191,8 +201,8 @@ static void describe_classes(Fields& fields, PacketSpec& spec, const CarriedPart
 
 void describe(Fields& fields, PacketSpec& spec, const CarriedParts& parts) {
     fields.quantity({"mtu", "payload of a full packet", false, 1, 16777216}, Dimension::bytes, spec.mtu);
-    fields.quantity({"header", "bytes around it; the size of an acknowledgement", false, 1, 65536}, Dimension::bytes,
-                    spec.header);
+    fields.quantity({"header", "header bytes of a packet; also the size of an acknowledgement", false, 1, 65536},
+                    Dimension::bytes, spec.header);
     fields.section({"transport", "transport protocol"}, [&](Fields& inner) { describe(inner, spec.transport); });
     fields.section({"queues", "memory of the switches"},
                    [&](Fields& inner) { describe(inner, spec.queues, pauses(spec)); });

@@ -296,7 +296,7 @@ template <class T>
 void describe_ends(Fields& fields, T& link) {
     fields.text({"from", "name of one end", true}, link.from);
     fields.text({"to", "name of the other end", true}, link.to);
-    fields.quantity({"link", "rate, a direction", true, 1, 1e14}, Dimension::rate, link.rate);
+    fields.quantity({"link", "rate of the link per direction", true, 1, 1e14}, Dimension::rate, link.rate);
 }
 
 struct SwitchGraphParameters : GraphParameters {
@@ -308,8 +308,9 @@ struct SwitchGraphParameters : GraphParameters {
                      });
         fields.items({"links", "links between switches, both directions"}, links, [](Fields& inner, GraphLink& link) {
             describe_ends(inner, link);
-            inner.quantity({"latency", "latency, the switch included", false, 0, 1}, Dimension::time, link.latency);
-            inner.integer({"count", "equal links side by side", false, 1, 65536}, link.count);
+            inner.quantity({"latency", "latency of the link, including the switch", false, 0, 1}, Dimension::time,
+                           link.latency);
+            inner.integer({"count", "number of equal parallel links", false, 1, 65536}, link.count);
         });
     }
 };
@@ -326,10 +327,11 @@ struct SiteParameters : GraphParameters {
                      });
         fields.items({"wan", "links between sites, both directions"}, links, [](Fields& inner, GraphLink& link) {
             describe_ends(inner, link);
-            inner.quantity({"latency", "one way", true, 1e-9, 1}, Dimension::time, link.latency);
-            inner.quantity({"window", "bytes of one connection under way (0: no limit)", false, 0, 1e15},
+            inner.quantity({"latency", "one-way latency of the link", true, 1e-9, 1}, Dimension::time, link.latency);
+            inner.quantity({"window", "bytes of one connection in flight (0: no limit)", false, 0, 1e15},
                            Dimension::bytes, link.window);
-            inner.quantity({"loss", "packets lost", false, 0, 0.5}, Dimension::fraction, link.loss);
+            inner.quantity({"loss", "share of packets that the link loses", false, 0, 0.5}, Dimension::fraction,
+                           link.loss);
         });
         fields.number({"connections", "connections that a message between sites is spread over", false, 1, 65536},
                       connections);

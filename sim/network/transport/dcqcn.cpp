@@ -52,21 +52,24 @@ class Dcqcn final : public Transport {
             if (preset != before) {
                 take(preset);
             }
-            fields.number({"dcqcn_g", "gain of alpha", false, 1e-6, 1}, g);
-            fields.quantity({"dcqcn_alpha_timer", "without notification until alpha decays", false, 1e-7, 1},
-                            Dimension::time, alpha_timer);
+            fields.number({"dcqcn_g", "gain of the moving average alpha (g)", false, 1e-6, 1}, g);
+            fields.quantity(
+                {"dcqcn_alpha_timer", "time without a notification after which alpha decays", false, 1e-7, 1},
+                Dimension::time, alpha_timer);
             fields.quantity({"dcqcn_rate_timer", "time between rate increases", false, 1e-7, 1}, Dimension::time,
                             rate_timer);
             fields.quantity({"dcqcn_byte_counter", "bytes between rate increases", false, 1, 1e15}, Dimension::bytes,
                             byte_counter);
             fields.integer({"dcqcn_recovery", "steps of fast recovery", false, 1, 1000}, recovery);
-            fields.quantity({"dcqcn_increase", "additive increase", false, 0, 1e13}, Dimension::rate, increase);
-            fields.quantity({"dcqcn_hyper", "hyper increase", false, 0, 1e13}, Dimension::rate, hyper);
-            fields.quantity({"dcqcn_min_rate", "no rate falls below", false, 1, 1e13}, Dimension::rate, min_rate);
-            fields.boolean({"dcqcn_clamp",
-                            "every notification sets the rate that recovery returns to; otherwise only the first after "
-                            "an increase"},
-                           clamp);
+            fields.quantity({"dcqcn_increase", "rate that an additive increase adds", false, 0, 1e13}, Dimension::rate,
+                            increase);
+            fields.quantity({"dcqcn_hyper", "rate that a hyper increase adds", false, 0, 1e13}, Dimension::rate, hyper);
+            fields.quantity({"dcqcn_min_rate", "lowest rate of a flow", false, 1, 1e13}, Dimension::rate, min_rate);
+            fields.boolean(
+                {"dcqcn_clamp",
+                 "each notification resets the rate that recovery returns to; otherwise only the first after "
+                 "an increase"},
+                clamp);
             fields.quantity({"dcqcn_notification", "least time between notifications of a flow", false, 0, 1},
                             Dimension::time, notification);
         }

@@ -27,9 +27,9 @@ class MpRdma final : public Transport {
         std::int64_t operation = 0;
         double alpha = 1;
         void describe(Fields& fields) {
-            fields.number(
-                {"mp_rdma_window", "initial, packets; 0: a bandwidth-delay product, as in the paper", false, 0, 1e6},
-                initial);
+            fields.number({"mp_rdma_window", "initial window in packets; 0: a bandwidth-delay product, as in the paper",
+                           false, 0, 1e6},
+                          initial);
             fields.integer({"mp_rdma_bitmap", "packets beyond the first missing one that its receiver can tell apart",
                             false, 1, 65536},
                            bitmap);

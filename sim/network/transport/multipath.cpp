@@ -18,8 +18,12 @@ class Multipath final : public Transport {
             fields.quantity(
                 {"multipath_target", "queueing aimed at; 0 s: three quarters of the unloaded round trip", false, 0, 1},
                 Dimension::time, target);
-            fields.number({"multipath_increase", "packets a round trip on an empty path", false, 0, 1e6}, increase);
-            fields.number({"multipath_fair", "packets per round trip when late but not marked", false, 0, 1e6}, fair);
+            fields.number(
+                {"multipath_increase", "additive increase on an empty path, in packets per round trip", false, 0, 1e6},
+                increase);
+            fields.number({"multipath_fair", "additive increase when late but not marked, in packets per round trip",
+                           false, 0, 1e6},
+                          fair);
             fields.number({"multipath_decrease",
                            "share of the excess delay by which the window decreases once a round trip", false, 0, 1},
                           decrease);

@@ -16,7 +16,8 @@ class Rccc final : public Transport {
         double speculative = 0;  ///< bytes; 0: a window
         void describe(Fields& fields) {
             fields.quantity(
-                {"rccc_speculative", "sent before the receiver has given credit; 0 B: a window", false, 0, 1e12},
+                {"rccc_speculative", "bytes that a flow sends before its receiver grants credit; 0 B: a window", false,
+                 0, 1e12},
                 Dimension::bytes, speculative);
         }
     };

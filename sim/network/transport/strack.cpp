@@ -20,7 +20,8 @@ class STrack final : public Transport {
             fields.quantity({"strack_target", "round trip aimed at; 0 s: 1.5 unloaded ones", false, 0, 1},
                             Dimension::time, target);
             fields.number(
-                {"strack_alpha", "rise of the window, of what is acknowledged where nothing waits", false, 1e-6, 1},
+                {"strack_alpha", "increase of the window, as a share of the bytes acknowledged without queueing", false,
+                 1e-6, 1},
                 alpha);
         }
     };

@@ -17,7 +17,9 @@ class Swift final : public Transport {
         void describe(Fields& fields) {
             fields.quantity({"swift_target", "queueing delay aimed at; 0 s: half the unloaded round trip", false, 0, 1},
                             Dimension::time, target);
-            fields.number({"swift_increase", "packets per round trip", false, 0, 1e6}, increase);
+            fields.number(
+                {"swift_increase", "additive increase of the window, in packets per round trip", false, 0, 1e6},
+                increase);
             fields.number({"swift_beta", "decrease by the excess delay", false, 0, 1}, beta);
             fields.number({"swift_max_decrease", "largest decrease a round trip", false, 0, 1}, max_decrease);
             fields.quantity({"swift_flow_scaling", "largest addition to the target at small windows", false, 0, 1},

@@ -36,7 +36,7 @@ class Timely final : public Transport {
             fields.integer({"timely_hyper", "increases at once, after as many falling completions", false, 1, 1000},
                            hyper);
             fields.quantity({"timely_segment", "bytes per completion", false, 1, 1e9}, Dimension::bytes, segment);
-            fields.quantity({"timely_min_rate", "no rate falls below", false, 1, 1e13}, Dimension::rate, min_rate);
+            fields.quantity({"timely_min_rate", "lowest rate of a flow", false, 1, 1e13}, Dimension::rate, min_rate);
         }
     };
     explicit Timely(const Parameters& own) : own_(own) {}
