@@ -44,11 +44,11 @@ void describe_start(Fields& fields, PhaseSpec& phase, bool restarts, bool spares
                         same.quantity({"registry", "link over which all images come; 0 B/s: at once", false, 0, 1e15},
                                       Dimension::rate, start.registry);
                     });
-                    inner.quantity({"initialise", "processes, contexts and communicators", false, 0, 1e6},
+                    inner.quantity({"initialise", "time to start processes, contexts and communicators", false, 0, 1e6},
                                    Dimension::time, start.initialise_s);
                     inner.enumeration({"weights",
-                                       "come from storage; from host memory, which a machine that broke has lost; "
-                                       "or from a replica that runs"},
+                                       "source of the weights: storage, host memory (lost on a machine that broke), "
+                                       "or a running replica"},
                                       kWeightsFrom, start.weights);
                     inner.quantity({"storage", "link over which all weights come; 0 B/s: at once", false, 0, 1e15},
                                    Dimension::rate, start.storage);
@@ -74,7 +74,7 @@ void describe_scaling(Fields& fields, PhaseSpec& phase) {
                            scaling.interval_s);
             inner.quantity({"cooldown", "time after a start in which no replica is stopped", false, 0, 1e6},
                            Dimension::time, scaling.cooldown_s);
-            inner.quantity({"keep_alive", "a replica without requests stays so long", false, 0, 1e6}, Dimension::time,
+            inner.quantity({"keep_alive", "time that a replica without requests stays", false, 0, 1e6}, Dimension::time,
                            scaling.keep_alive_s);
         });
     scaling.least = static_cast<std::uint32_t>(least);
@@ -131,7 +131,7 @@ void describe_adapters(Fields& fields, EngineSpec& engine) {
         {"lora", "adapters that requests may name, brought from host memory"}, engine.lora, [&](Fields& inner) {
             inner.integer({"rank", "rank of the low-rank factors", true, 1, 4096}, adapters.rank);
             inner.integer({"slots", "adapters on a replica's devices", false, 1, 4096}, adapters.slots);
-            inner.enumeration({"targets", "products that they stand beside"}, {"attention", "all"}, adapters.targets);
+            inner.enumeration({"targets", "products that have adapters"}, {"attention", "all"}, adapters.targets);
             inner.enumeration({"eviction", "unused block that is evicted"}, kEvictions, adapters.eviction);
         });
     fields.optional(
@@ -154,13 +154,13 @@ void describe_expert_cache(Fields& fields, EngineSpec& engine) {
             inner.quantity({"host", "DRAM of a replica that keeps experts which came from drives", false, 0, 1e15},
                            Dimension::bytes, cache.host);
             inner.enumeration({"eviction", "expert that leaves when another comes"}, kEvictions, cache.eviction);
-            inner.integer({"pinned", "most popular of `experts`, which are never evicted", false, 0, 4096},
+            inner.integer({"pinned", "number of most popular experts that are never evicted", false, 0, 4096},
                           cache.pinned);
             inner.number({"skew", "the k-th expert is chosen in proportion to 1 / k^skew", false, 0, 10}, cache.skew);
             inner.enumeration({"brings", "the experts that tokens chose, or all of a layer"}, {"needed", "layer"},
                               cache.brings);
-            inner.optional({"prefetch", "missing experts come before their layer, by prediction"}, cache.prefetches,
-                           [&](Fields& prediction) {
+            inner.optional({"prefetch", "prefetch of missing experts before their layer, by prediction"},
+                           cache.prefetches, [&](Fields& prediction) {
                                prediction.integer({"layers", "layers to prefetch ahead", false, 1, 1024}, cache.ahead);
                                prediction.quantity(
                                    {"hit_rate", "share of the missing experts that the prediction names", false, 0, 1},
@@ -177,8 +177,7 @@ void describe_swap(Fields& fields, EngineSpec& engine) {
                 {"call", "host time to start a copy: one for keys and one for values of each layer", false, 0, 1},
                 Dimension::time, engine.swap_call);
             inner.when(engine.swap_call > 0, "the time of a call", [&](Fields& same) {
-                same.integer({"run", "blocks that lie beside each other and go in one copy", false, 1, 1 << 20},
-                             engine.swap_run);
+                same.integer({"run", "number of adjacent blocks per copy", false, 1, 1 << 20}, engine.swap_run);
             });
             inner.boolean({"asynchronous", "running sequences do not wait for blocks that come back"},
                           engine.swaps_in_behind);
@@ -287,21 +286,22 @@ void describe(Fields& fields, EngineSpec& engine) {
                 tiers.enumeration({"eviction", "unused block that leaves a tier"}, kEvictions, engine.prefix_eviction);
             });
     });
-    fields.optional(
-        {"speculation", "drafts of several tokens, verified in one iteration"}, engine.speculates, [&](Fields& inner) {
-            inner.integer({"tokens", "tokens of a draft", true, 1, 64}, draft_tokens);
-            inner.quantity({"acceptance", "chance of a draft token after an accepted one", false, 0, 1},
-                           Dimension::fraction, engine.speculation.acceptance);
-            inner.boolean({"sampled", "acceptance is drawn; otherwise every sequence gets the mean"},
-                          engine.speculation.sampled);
-            inner.quantity({"step", "time of the draft for one token of every sequence", false, 0, 1}, Dimension::time,
-                           engine.speculation.step_s);
-            inner.integer({"layers",
-                           "layers like the model's own that draft, with the LM head, a pass for each token "
-                           "(multi-token prediction, EAGLE)",
-                           false, 0, 16},
-                          engine.speculation.layers);
-        });
+    fields.optional({"speculation", "speculative decoding: drafts of several tokens, verified in one iteration"},
+                    engine.speculates, [&](Fields& inner) {
+                        inner.integer({"tokens", "number of tokens per draft", true, 1, 64}, draft_tokens);
+                        inner.quantity({"acceptance", "chance of a draft token after an accepted one", false, 0, 1},
+                                       Dimension::fraction, engine.speculation.acceptance);
+                        inner.boolean({"sampled", "acceptance is drawn; otherwise every sequence gets the mean"},
+                                      engine.speculation.sampled);
+                        inner.quantity({"step", "time of the draft for one token of every sequence", false, 0, 1},
+                                       Dimension::time, engine.speculation.step_s);
+                        inner.integer(
+                            {"layers",
+                             "layers like the model's own that draft, with the LM head, a pass for each token "
+                             "(multi-token prediction, EAGLE)",
+                             false, 0, 16},
+                            engine.speculation.layers);
+                    });
     engine.speculation.tokens = engine.speculates ? static_cast<std::uint32_t>(draft_tokens) : 0;
     fields.optional({"front_end",
                      "cores and limits of what takes requests in and streams answers out, in place of the "

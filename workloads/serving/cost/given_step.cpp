@@ -40,7 +40,9 @@ void describe(Fields& fields, GivenStepSpec& step) {
         inner.integer({"sequences", "number of sequences from which this row applies", true, 1, 1 << 20}, step.many);
         describe_times(inner, step.beyond);
     });
-    fields.number({"mixed", "prompts and decodes in one iteration over the same apart", false, 0.01, 100}, step.mixed);
+    fields.number({"mixed", "time of a mixed iteration relative to its prompts and decodes in separate iterations",
+                   false, 0.01, 100},
+                  step.mixed);
     fields.items(
         {"table", "times of decodes alone by number and mean context, in place of 'sequence' and 'context'"},
         step.table, [](Fields& inner, StepPoint& point) {

@@ -13,8 +13,8 @@ void describe(Fields& fields, const char* name, const char* description, bool& g
             inner.sourced({latency, meaning, false, 0, 5}, Dimension::fraction, value);
         };
         width("tpot", "half-width of the 90 % interval of log(time per output token)", widths.tpot);
-        width("ttft", "the same of the time to the first token", widths.ttft);
-        width("end_to_end", "the same of the whole request", widths.end_to_end);
+        width("ttft", "half-width of the 90 % interval of log(time to the first token)", widths.ttft);
+        width("end_to_end", "half-width of the 90 % interval of log(end-to-end time)", widths.end_to_end);
     });
 }
 
@@ -28,17 +28,17 @@ void describe(Fields& fields, HostSpec& host) {
     fields.sourced({"request", "time from a client to the engine's queue, and back with the first token", false, 0, 10},
                    Dimension::time, host.request);
     fields.boolean(
-        {"shared_front_end", "one front end is before all replicas; else each that takes prompts brings one"},
+        {"shared_front_end", "all replicas share one front end; otherwise each one that takes prompts has its own"},
         host.shared_front_end);
-    fields.sourced({"frontend", "work of the front end on a request, one after another", false, 0, 1}, Dimension::time,
+    fields.sourced({"frontend", "front-end time per request; requests queue for it", false, 0, 1}, Dimension::time,
                    host.frontend);
-    fields.sourced({"prompt_token", "work of the front end beyond that on each token of a prompt", false, 0, 1e-3},
+    fields.sourced({"prompt_token", "front-end time per token of a prompt, in addition to `frontend`", false, 0, 1e-3},
                    Dimension::time, host.prompt_token);
     fields.sourced({"layer_launch", "host time to launch a layer's kernels one by one", false, 0, 1}, Dimension::time,
                    host.layer_launch);
-    fields.sourced({"latent_launch", "host time beyond that to launch a layer's latent attention", false, 0, 1},
+    fields.sourced({"latent_launch", "additional host time to launch a layer's latent attention", false, 0, 1},
                    Dimension::time, host.latent_launch);
-    fields.sourced({"experts_launch", "host time beyond that to launch a layer's routed experts", false, 0, 1},
+    fields.sourced({"experts_launch", "additional host time to launch a layer's routed experts", false, 0, 1},
                    Dimension::time, host.experts_launch);
     const auto kernels = [&](const char* name, const char* description, std::string& set) {
         fields.table({name, description}, {"models/data/kernels/*", ""}, set);
@@ -54,7 +54,7 @@ void describe(Fields& fields, HostSpec& host) {
                    host.tuned);
     fields.sourced({"layer_gap", "device time a layer for small kernels that are not modelled", false, 0, 1e-2},
                    Dimension::time, host.layer_gap);
-    fields.sourced({"slowdown", "kernels in an engine over the same in a microbenchmark", false, 0.5, 3},
+    fields.sourced({"slowdown", "time of kernels in an engine relative to a microbenchmark", false, 0.5, 3},
                    Dimension::fraction, host.slowdown);
     fields.boolean(
         {"overlap", "the host prepares an iteration, with what has come, while the device runs the one before"},

@@ -6,8 +6,8 @@ void describe(Fields& fields, KvCompressionSpec& spec) {
     fields.number({"key_bits", "bits of each key", false, 1, 8}, spec.key_bits);
     fields.number({"value_bits", "bits of each value", false, 1, 8}, spec.value_bits);
     fields.integer({"group", "values that share a scale and a zero point", false, 1, 1 << 16}, spec.group);
-    fields.quantity({"sparse", "share of them that is kept whole, with its place", false, 0, 1}, Dimension::fraction,
-                    spec.sparse);
+    fields.quantity({"sparse", "share of values that is kept uncompressed, with its position", false, 0, 1},
+                    Dimension::fraction, spec.sparse);
     fields.integer({"rank", "rank of the low-rank factors that repair each head; 0: none", false, 0, 1024}, spec.rank);
     fields.when(spec.rank > 0, "low-rank factors (rank above 0)", [&](Fields& same) {
         same.integer({"iterations", "iterations of the power method that finds the factors", false, 1, 1000},

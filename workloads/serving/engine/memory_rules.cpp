@@ -21,7 +21,8 @@ void describe(Fields& fields, MemoryRules& rules) {
                rules.sampled_token);
         widths("forward_token", "16-bit values of a token at the widest point of a layer, in widths of the model",
                rules.forward_token);
-        widths("forward_inner", "16-bit values of a token there, in inner widths of the feed-forward",
+        widths("forward_inner",
+               "16-bit values of a token at the widest point of a layer, in inner widths of the feed-forward",
                rules.forward_inner);
         bytes("layer_graphs", "memory of the captured graphs of a dense layer", 1e12, rules.layer_graphs);
         bytes("expert_graphs", "memory of the captured graphs of a layer with routed experts", 1e12,

@@ -15,8 +15,9 @@ class InFlight final : public Scheduler {
         std::int64_t wait_iterations = 0;  ///< prompts wait so many iterations for company ...
         double wait_share = 0;             ///< ... until they and the decodes fill this share of the token budget
         void describe(Fields& fields) {
-            fields.integer({"wait_iterations", "prompts wait so many iterations for company", false, 0, 1 << 20},
-                           wait_iterations);
+            fields.integer(
+                {"wait_iterations", "iterations that a prompt waits for others to batch with", false, 0, 1 << 20},
+                wait_iterations);
             fields.quantity({"wait_share", "share of the token budget that ends the wait", false, 0, 1},
                             Dimension::fraction, wait_share);
         }
