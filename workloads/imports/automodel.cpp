@@ -149,7 +149,7 @@ Imported read_automodel(const ImportInput& input) {
 extern const Importer kAutomodelImporter = {"automodel",
                                             "a recipe of NeMo Automodel (YAML), as a training scenario",
                                             {{"gpus", "N", "GPUs of the run, where the text does not say it"},
-                                             {"node", "NAME", "what a node is (orrery list nodes)"},
+                                             {"node", "NAME", "type of the nodes (orrery list nodes)"},
                                              {"model", "NAME", "model of the run, where the text does not say it"}},
                                             read_automodel,
                                             "yaml"};

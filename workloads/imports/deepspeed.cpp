@@ -459,7 +459,7 @@ extern const Importer kDeepSpeedImporter = {
     "deepspeed",
     "a DeepSpeed configuration (JSON), or a command line that names one, as a training scenario",
     {{"gpus", "N", "GPUs of the run, where the text does not say it"},
-     {"node", "NAME", "what a node is (orrery list nodes)"},
+     {"node", "NAME", "type of the nodes (orrery list nodes)"},
      {"model", "NAME", "model of the run, where the text does not say it"},
      {"line", "LINE", "command line beside the configuration (Hugging Face TrainingArguments), or a file with it"}},
     read_deepspeed,

@@ -37,8 +37,8 @@ std::string rate_text(double rate) {
 }  // namespace
 
 std::vector<ImportOption> graph_options() {
-    return {{"rate", "RATE", "of links where the file does not say it, such as '400 Gbps'"},
-            {"latency", "TIME", "of links where the file does not say it (500 ns)"}};
+    return {{"rate", "RATE", "rate of links where the file does not say it, such as '400 Gbps'"},
+            {"latency", "TIME", "latency of links where the file does not say it (500 ns)"}};
 }
 
 void GraphText::error(const std::string& text) {

@@ -505,7 +505,7 @@ Imported read_config(const ImportInput& input) {
 
 extern const Importer kHuggingFaceImporter = {"hf-config",
                                               "a Hugging Face config.json, as the model of a scenario",
-                                              {{"name", "NAME", "of the model, where the file does not say it"}},
+                                              {{"name", "NAME", "name of the model, where the file does not say it"}},
                                               read_config,
                                               "yaml"};
 

@@ -499,7 +499,7 @@ extern const Importer kMegatronImporter = {
     "megatron-args",
     "the command line or script of a Megatron-LM run, as a training scenario",
     {{"gpus", "N", "GPUs of the run, where the text does not say it"},
-     {"node", "NAME", "what a node is (orrery list nodes)"},
+     {"node", "NAME", "type of the nodes (orrery list nodes)"},
      {"variables", "NAME=VALUE", "variables that the script takes from its environment, by spaces; 1=VALUE for $1"}},
     read_megatron_arguments,
     "yaml"};

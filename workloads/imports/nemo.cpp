@@ -389,7 +389,7 @@ Imported read_nemo(const ImportInput& input) {
 extern const Importer kNemoImporter = {"nemo",
                                        "a configuration of NeMo or Megatron-Bridge (YAML), as a training scenario",
                                        {{"gpus", "N", "GPUs of the run, where the text does not say it"},
-                                        {"node", "NAME", "what a node is (orrery list nodes)"}},
+                                        {"node", "NAME", "type of the nodes (orrery list nodes)"}},
                                        read_nemo,
                                        "yaml"};
 

@@ -378,7 +378,7 @@ Imported read_rl(const ImportInput& input) {
 extern const Importer kRlImporter = {"rl-config",
                                      "overrides or configuration (YAML) of verl or NeMo-RL, as steps of reinforcement "
                                      "learning",
-                                     {{"node", "NAME", "what a node is (orrery list nodes)"}},
+                                     {{"node", "NAME", "type of the nodes (orrery list nodes)"}},
                                      read_rl,
                                      "yaml"};
 

@@ -434,10 +434,10 @@ Imported read_serving_commands(const ImportInput& input, const ServingEngine& en
 }
 
 std::vector<ImportOption> serving_options() {
-    return {{"node", "NAME", "what a node is (orrery list nodes); without it the first usual one that has room"},
+    return {{"node", "NAME", "type of the nodes (orrery list nodes); without it the first usual one that has room"},
             {"config", "FILE", "config.json of a model that is not known by its name"},
-            {"server", "N", "which server of a file with several"},
-            {"client", "N", "which load generator of a file with several"},
+            {"server", "N", "number of the server in a file with several"},
+            {"client", "N", "number of the load generator in a file with several"},
             {"software", "NAME", "the engine's host costs (orrery list engines)"}};
 }
 

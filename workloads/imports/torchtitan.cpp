@@ -311,7 +311,7 @@ Imported read_torchtitan(const ImportInput& input) {
 extern const Importer kTorchtitanImporter = {"torchtitan",
                                              "a torchtitan configuration (TOML), as a training scenario",
                                              {{"gpus", "N", "GPUs of the run, where the text does not say it"},
-                                              {"node", "NAME", "what a node is (orrery list nodes)"},
+                                              {"node", "NAME", "type of the nodes (orrery list nodes)"},
                                               {"model", "NAME", "model of the run, where the text does not say it"}},
                                              read_torchtitan,
                                              "yaml"};

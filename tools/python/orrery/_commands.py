@@ -221,7 +221,7 @@ def plan(scenario, set=None, *, timeout=None, **options):
 
 
 def capacity(scenario, set=None, *, timeout=None, **options):
-    """The highest rate of requests that a serving scenario bears within its limits, as the dict of `orrery capacity
+    """The highest request rate that a serving scenario sustains within its limits, as the dict of `orrery capacity
     --json`. options: such as percentile=99, attainment=0.9, seeds=5."""
     ended = _scenario_call("capacity", scenario, set, {**options, "json": "-"}, timeout)
     return json.loads(ended.text)

@@ -291,7 +291,7 @@ Imported import_aicb(const ImportInput& input) {
 extern const Importer kAicbImporter = {
     "aicb",
     "workload file of SimAI (AICB)",
-    {kRanksOption, {"one-stage", "", "of a file with pp above 1: the stage that its rows are, alone"}},
+    {kRanksOption, {"one-stage", "", "take the rows of a file with pp above 1 as one stage alone"}},
     import_aicb};
 
 }  // namespace orrery::replay
