@@ -51,7 +51,7 @@ class RecycledEntropies final : public Oblivious {
 
 }  // namespace
 
-extern const PolicyRow<PathChooser> kRecycled =
-    policy_row<PathChooser, RecycledEntropies>("recycled", "paths that came back unmarked again, else oblivious");
+extern const PolicyRow<PathChooser> kRecycled = policy_row<PathChooser, RecycledEntropies>(
+    "recycled", "paths whose packets came back unmarked, otherwise oblivious");
 
 }  // namespace orrery::network::packet

@@ -26,6 +26,7 @@ class Spray final : public PathChooser {
 
 }  // namespace
 
-extern const PolicyRow<PathChooser> kSpray = policy_row<PathChooser, Spray>("spray", "evenly over all parallel paths");
+extern const PolicyRow<PathChooser> kSpray =
+    policy_row<PathChooser, Spray>("spray", "packets spread evenly over all parallel paths");
 
 }  // namespace orrery::network::packet

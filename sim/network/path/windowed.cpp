@@ -28,6 +28,6 @@ class Windowed final : public PathChooser {
 }  // namespace
 
 extern const PolicyRow<PathChooser> kWindowed =
-    policy_row<PathChooser, Windowed>("windowed", "each packet over that of a few paths whose window is most open");
+    policy_row<PathChooser, Windowed>("windowed", "each packet over the path, of a few, whose window is most open");
 
 }  // namespace orrery::network::packet

@@ -17,6 +17,6 @@ class Ideal final : public Transport {
 }  // namespace
 
 extern const PolicyRow<Transport> kIdeal =
-    policy_row<Transport, Ideal>("ideal", "each flow at its max-min fair rate, nothing is acknowledged");
+    policy_row<Transport, Ideal>("ideal", "ideal flows at max-min fair rates, without acknowledgements");
 
 }  // namespace orrery::network::packet

@@ -22,7 +22,7 @@ Shifts shifts_of(const CollectiveSpec& spec, std::uint32_t ranks) {
 
 extern const CollectiveAlgorithm kDirectAlgorithm = {
     "direct",
-    "every rank to every other at once",
+    "every rank sends to every other at once",
     nullptr,
     [](const CollectiveSpec&, double ranks, double) { return 2 * ranks * ranks; },
     [](ScheduleBuilder& builder, const CollectiveSpec& spec, std::uint32_t ranks, std::uint32_t) {

@@ -235,7 +235,7 @@ void require_whole_nodes(const char* what, std::uint32_t ranks, std::uint32_t pe
 
 extern const CollectiveAlgorithm kHierarchicalAlgorithm = {
     "hierarchical",
-    "inside the nodes, and between equal local ranks",
+    "steps inside nodes, and between equal local ranks of nodes",
     [](Fields& fields, CollectiveSpec& spec) {
         if (!fields.names_all() && rooted(spec.op)) {  // others name it for a schema
             describe_root(fields, spec);
@@ -275,7 +275,7 @@ extern const CollectiveAlgorithm kHierarchicalAlgorithm = {
     }};
 
 extern const CollectiveAlgorithm kInSwitchAlgorithm = {
-    "in-switch", "summed by the switch of a node, and by the switches between nodes", nullptr,
+    "in-switch", "sums in the switch of a node and in the switches between nodes", nullptr,
     [](const CollectiveSpec&, double ranks, double) { return 64 * ranks; },
     [](ScheduleBuilder& builder, const CollectiveSpec& spec, std::uint32_t ranks, std::uint32_t per_node) {
         require_all_reduce(spec);

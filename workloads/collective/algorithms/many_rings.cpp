@@ -99,7 +99,7 @@ double chain_seconds(const CollectiveSpec& spec, const GroupLinks& links) {
 
 extern const CollectiveAlgorithm kMultiRingAlgorithm = {
     "multi-ring",
-    "a ring for each GPU of a node, each over a NIC of its own, as NCCL's channels",
+    "one ring per GPU of a node, each over its own NIC, as NCCL's channels",
     [](Fields& fields, CollectiveSpec& spec) {
         fields.integer({"channels", "rings side by side; 0: one a GPU of a node", false, 0, 1024}, spec.channels);
         if (!fields.names_all() && chained(spec.op)) {  // the others name them for a schema

@@ -146,7 +146,7 @@ std::optional<Schedule> folded_torus(const CollectiveSpec& spec, const Fabric& f
 
 extern const CollectiveAlgorithm kPerDimensionAlgorithm = {
     "per-dimension",
-    "along each dimension of a torus in turn, both ways round at once (Sack and Gropp, TOPC 2015)",
+    "rings along each dimension of a torus in turn, both ways at once (Sack and Gropp, TOPC 2015)",
     [](Fields& fields, CollectiveSpec& spec) {
         fields.text({"shape", "ranks in each dimension, joined by x; left out: those of the fabric"}, spec.shape);
     },

@@ -33,7 +33,7 @@ std::vector<std::uint32_t> add_ring(ScheduleBuilder& builder, const std::vector<
 
 extern const CollectiveAlgorithm kRingAlgorithm = {
     "ring",
-    "each rank to the next, one step after another (Patarasuk and Yuan, JPDC 2009)",
+    "a ring: each rank sends to the next, step by step (Patarasuk and Yuan, JPDC 2009)",
     [](Fields& fields, CollectiveSpec& spec) {
         fields.integer({"slow_rank", "a rank whose outgoing link is slow; -1: none", false, -1, 4'000'000},
                        spec.slow_rank);

@@ -48,7 +48,7 @@ class EarliestDeadline final : public Scheduler {
 
 }  // namespace
 
-extern const PolicyRow<Scheduler> kEarliestDeadline =
-    policy_row<Scheduler, EarliestDeadline>("earliest-deadline", "as chunked-prefill, whose first token is due first");
+extern const PolicyRow<Scheduler> kEarliestDeadline = policy_row<Scheduler, EarliestDeadline>(
+    "earliest-deadline", "as chunked-prefill, with the earliest deadline of the first token first");
 
 }  // namespace orrery::serving

@@ -61,6 +61,6 @@ void FairShare::after(EngineState& state, const Batch& batch) {
 }
 
 extern const PolicyRow<Scheduler> kFairShare =
-    policy_row<Scheduler, FairShare>("fair", "the session that was served least goes first");
+    policy_row<Scheduler, FairShare>("fair", "fair shares: the session served least goes first");
 
 }  // namespace orrery::serving

@@ -125,6 +125,6 @@ void FastServe::after(EngineState& state, const Batch& batch) {
 }
 
 extern const PolicyRow<Scheduler> kFastServe =
-    policy_row<Scheduler, FastServe>("fastserve", "levels of priority with quanta");
+    policy_row<Scheduler, FastServe>("fastserve", "priority levels with quanta of tokens (FastServe)");
 
 }  // namespace orrery::serving

@@ -38,7 +38,7 @@ void Orca::plan(EngineState& state, Batch& batch) {
     }
 }
 
-extern const PolicyRow<Scheduler> kOrca =
-    policy_row<Scheduler, Orca>("orca", "every iteration first come, first served, with room for the longest output");
+extern const PolicyRow<Scheduler> kOrca = policy_row<Scheduler, Orca>(
+    "orca", "batch chosen at every iteration, first come, first served, with room for the longest output (Orca)");
 
 }  // namespace orrery::serving

@@ -87,7 +87,7 @@ void PrefillFirst::plan_decodes(EngineState& state, Batch& batch) const {
     swap_back(state, batch);
 }
 
-extern const PolicyRow<Scheduler> kPrefillFirst =
-    policy_row<Scheduler, PrefillFirst>("vllm-v0", "whole prompts first, else one token of every running sequence");
+extern const PolicyRow<Scheduler> kPrefillFirst = policy_row<Scheduler, PrefillFirst>(
+    "vllm-v0", "whole prompts first, otherwise one token of every running sequence (vLLM 0)");
 
 }  // namespace orrery::serving

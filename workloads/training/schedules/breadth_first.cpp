@@ -11,7 +11,7 @@ namespace orrery::training {
 // Source: Lamy-Poirier, "Breadth-First Pipeline Parallelism", MLSys 2023, arXiv:2211.05953, section 4.
 extern const PipelineSchedule kBreadthFirstSchedule = {
     "breadth-first",
-    "all micro-batches of a chunk before the next chunk",
+    "breadth-first order: all micro-batches of a chunk before the next chunk",
     true,
     false,  // few libraries run it
     [](const PipelineShape& shape) {

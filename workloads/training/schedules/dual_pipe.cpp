@@ -135,7 +135,7 @@ std::string dual_v_problem(const PipelineShape& shape) {
 // kind are those of the published implementation, deepseek-ai/DualPipe.
 extern const PipelineSchedule kDualPipe = {
     "dualpipe",
-    "micro-batches from both ends, two copies of the parameters",
+    "DualPipe: micro-batches from both ends, with two copies of the parameters",
     true,
     false,  // it holds the parameters twice
     dual_problem,
@@ -149,7 +149,7 @@ extern const PipelineSchedule kDualPipe = {
 // Source: deepseek-ai/DualPipe (DualPipeV, after Sea AI Lab's "cut-in-half").
 extern const PipelineSchedule kDualPipeV = {
     "dualpipev",
-    "there and back over two chunks a stage, forward and backward passes in turn",
+    "DualPipeV: two chunks per stage in a V, forward and backward passes in turn",
     true,
     true,
     dual_v_problem,

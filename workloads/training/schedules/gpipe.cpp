@@ -6,7 +6,7 @@ namespace orrery::training {
 // Source: Huang et al., "GPipe", arXiv:1811.06965, section 2.3.
 extern const PipelineSchedule kGPipeSchedule = {
     "gpipe",
-    "all forward passes, then all backward passes",
+    "GPipe: all forward passes, then all backward passes",
     false,
     false,  // 1F1B takes as long and holds less
     [](const PipelineShape&) { return std::string(); },

@@ -32,7 +32,7 @@ std::uint32_t interleaved_warmup(const PipelineShape& shape, std::uint32_t stage
 // Source: Narayanan et al., SC21, arXiv:2104.04473, section 2.2.2.
 extern const PipelineSchedule kInterleavedSchedule = {
     "interleaved",
-    "1F1B over several chunks a stage",
+    "1F1B over several model chunks per stage",
     true,
     true,
     [](const PipelineShape& shape) -> std::string {

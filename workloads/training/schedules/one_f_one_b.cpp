@@ -123,7 +123,7 @@ class WithVocabulary {
 // with Vocabulary Parallelism", MLSys 2025, arXiv:2411.05288, section 5.
 extern const PipelineSchedule kOneForwardOneBackward = {
     "1f1b",
-    "one forward and one backward pass in turn",
+    "1F1B: one forward and one backward pass in turn",
     false,
     true,
     [](const PipelineShape&) { return std::string(); },

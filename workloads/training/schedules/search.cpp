@@ -277,7 +277,7 @@ static MeasuredPipeline equal_passes(const PipelineShape& shape) {
 // data-parallel ranks count as the others.
 extern const PipelineSchedule kSearchedSchedule = {
     "search",
-    "the best order that is found for what passes take, within what a stage may hold",
+    "best order found for the times of passes, within the activations that a stage may hold",
     false,
     true,
     [](const PipelineShape& shape) { return schedule_named("zb-h1").problem(shape); },

@@ -221,21 +221,20 @@ double bubble_by(const PipelineShape& shape) {
 // 1F1B; about p / 2 with (p + 2) / 2 micro-batches' activations; about 2 p / 3 with (p + 4) / 3.
 // Source: Qi et al., "Pipeline Parallelism with Controllable Memory", arXiv:2405.15362, sections 3 and 4.
 // Limits: orders are those of passes of equal length.
-extern const PipelineSchedule kZeroBubbleV = {
-    "zb-v",
-    "there and back over two chunks a stage, no waits, with the memory of 1f1b",
-    true,
-    true,
-    needs_two_chunks,
-    order_by<kFull>,
-    in_flight_by<kFull>,
-    bubble_by<kFull>,
-    true,
-    StageMap::back_and_forth,
-    true};
+extern const PipelineSchedule kZeroBubbleV = {"zb-v",
+                                              "ZB-V: two chunks per stage in a V, no waits, with the memory of 1f1b",
+                                              true,
+                                              true,
+                                              needs_two_chunks,
+                                              order_by<kFull>,
+                                              in_flight_by<kFull>,
+                                              bubble_by<kFull>,
+                                              true,
+                                              StageMap::back_and_forth,
+                                              true};
 
 extern const PipelineSchedule kVHalf = {"v-half",
-                                        "there and back over two chunks a stage, with about half the memory of 1f1b",
+                                        "V-Half: two chunks per stage in a V, with about half the memory of 1f1b",
                                         true,
                                         true,
                                         needs_two_chunks,
@@ -246,17 +245,16 @@ extern const PipelineSchedule kVHalf = {"v-half",
                                         StageMap::back_and_forth,
                                         true};
 
-extern const PipelineSchedule kVMin = {
-    "v-min",
-    "there and back over two chunks a stage, with about a third of the memory of 1f1b",
-    true,
-    false,  // it waits where passes are not equal
-    needs_two_chunks,
-    order_by<kThird>,
-    in_flight_by<kThird>,
-    bubble_by<kThird>,
-    true,
-    StageMap::back_and_forth,
-    true};
+extern const PipelineSchedule kVMin = {"v-min",
+                                       "V-Min: two chunks per stage in a V, with about a third of the memory of 1f1b",
+                                       true,
+                                       false,  // it waits where passes are not equal
+                                       needs_two_chunks,
+                                       order_by<kThird>,
+                                       in_flight_by<kThird>,
+                                       bubble_by<kThird>,
+                                       true,
+                                       StageMap::back_and_forth,
+                                       true};
 
 }  // namespace orrery::training

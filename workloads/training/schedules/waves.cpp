@@ -108,7 +108,7 @@ PipelineOrder waves(const PipelineShape& shape) {
 // Limits: the order is ours, by due times, for passes of these lengths; the authors list no rule beyond one round.
 extern const PipelineSchedule kHanayo = {
     "hanayo",
-    "waves there and back over an even number of chunks a stage, whose waits they divide",
+    "Hanayo: waves over an even number of chunks per stage, which divide the waits",
     true,
     true,
     [](const PipelineShape& shape) -> std::string {

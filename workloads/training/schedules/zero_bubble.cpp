@@ -120,7 +120,7 @@ std::string needs_stages(const PipelineShape& shape) {
 // Limits: the order is that of passes of equal length; search.cpp finds those of measured lengths (the authors' ZB-1p, ZB-2p).
 extern const PipelineSchedule kZeroBubbleH1 = {
     "zb-h1",
-    "weight gradients apart, filling waits, with the memory of 1f1b",
+    "ZB-H1: separate passes of weight gradients fill waits, with the memory of 1f1b",
     false,
     true,
     needs_stages,
@@ -133,7 +133,7 @@ extern const PipelineSchedule kZeroBubbleH1 = {
 
 extern const PipelineSchedule kZeroBubbleH2 = {
     "zb-h2",
-    "weight gradients apart, no waits, with nearly twice the memory of 1f1b",
+    "ZB-H2: separate passes of weight gradients, no waits, with nearly twice the memory of 1f1b",
     false,
     false,  // memory is what plans are short of
     needs_stages,
