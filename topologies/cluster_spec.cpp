@@ -17,15 +17,16 @@ void describe(Fields& fields, NodeSpec& node) {
     fields.section({"gpu", "the device: a preset or its constants", true}, kDevicePresets,
                    [&](Fields& inner) { describe(inner, node.gpu); });
     fields.enumeration({"intra", "network of the GPUs in a node"}, {"nvswitch", "mesh", "pcie"}, node.intra);
-    fields.sourced({"intra_bandwidth", "bandwidth inside the node, a GPU and direction (mesh: a pair)", false, 0, 1e14},
-                   Dimension::rate, node.intra_bandwidth);
-    fields.sourced({"package_bandwidth", "mesh: between the two dies of a package, a direction (GPUs 0 and 1, 2 and 3)",
-                    false, 1, 1e14},
+    fields.sourced(
+        {"intra_bandwidth", "bandwidth inside the node, per GPU and direction (mesh: per pair)", false, 0, 1e14},
+        Dimension::rate, node.intra_bandwidth);
+    fields.sourced({"package_bandwidth",
+                    "mesh: between the two dies of a package, per direction (GPUs 0 and 1, 2 and 3)", false, 1, 1e14},
                    Dimension::rate, node.package_bandwidth);
     fields.sourced({"intra_latency", "latency of a transfer inside the node", false, 0, 1e-3}, Dimension::time,
                    node.intra_latency);
     fields.integer({"nics", "NICs in a node", false, 0, 1024}, node.nics);
-    fields.sourced({"nic_bandwidth", "rate of a NIC, a direction", false, 0, 1e14}, Dimension::rate,
+    fields.sourced({"nic_bandwidth", "rate of a NIC per direction", false, 0, 1e14}, Dimension::rate,
                    node.nic_bandwidth);
     fields.sourced({"nic_latency", "latency through both NICs and hosts", false, 0, 1e-3}, Dimension::time,
                    node.nic_latency);
@@ -86,7 +87,7 @@ static void describe(Fields& fields, PowerBudget& power) {
     });
     fields.quantity({"cluster", "power limit of all nodes together; 0 W: none", false, 0, 1e12}, Dimension::power,
                     power.cluster);
-    fields.quantity({"beside", "power of a node beside its GPUs", false, 0, 1e6}, Dimension::power, power.beside);
+    fields.quantity({"beside", "power of a node without its GPUs", false, 0, 1e6}, Dimension::power, power.beside);
     fields.enumeration(
         {"sharing", "sharing of the budget among GPUs: equal shares, or by demand, where others take what one leaves"},
         {"equal", "demand"}, power.sharing);

@@ -524,7 +524,7 @@ const std::vector<CommandTool>& tool_table() {
                   {{"gpus", property("string", "Devices or nodes to choose from, such as h100-sxm,b200-sxm.")},
                    {"slo", property("string", "Limits, such as ttft_p95=2s,tpot_p95=50ms; the scenario's by default.")},
                    {"max_gpus", integer("The most to use; 256 by default.")},
-                   {"budget", property("number", "The most to spend in an hour, in USD.")},
+                   {"budget", property("number", "Largest cost per hour, in USD.")},
                    {"spare", property("integer", "Replicas of each pool that may be lost; 0 by default.")},
                    {"weights", property("string", "Precisions of the weights that may be used, such as bf16,fp8.")},
                    {"engines", property("string", "Versions of inference engines to try.")},

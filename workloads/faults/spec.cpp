@@ -30,7 +30,7 @@ void describe_process(Fields& fields, ProcessSpec& process) {
     fields.when(process.bad_share > 0, "a bad_share above 0 %", [&](Fields& same) {
         same.number({"bad_factor", "times the rate of other machines", false, 1, 1e6}, process.bad_factor);
     });
-    fields.boolean({"while_running", "strikes only while the job trains"}, process.while_running);
+    fields.boolean({"while_running", "the fault strikes only while the job trains"}, process.while_running);
 }
 
 void describe_event(Fields& fields, EventSpec& event) {

@@ -101,7 +101,7 @@ void describe(Fields& fields, CodingSpec& coding) {
         inner.number(
             {"patience", "additional time that late workers get, as a share of the fastest one's (mu)", false, 0, 1000},
             coding.patience);
-        inner.enumeration({"waits", "workers that a round waits for where more are late than the code bears"},
+        inner.enumeration({"waits", "workers that a round waits for when more are late than the code tolerates"},
                           {"enough", "all"}, coding.waits);
         inner.integer({"models", "number of models that the same replicas train in turn", false, 1, 1 << 16},
                       coding.models);

@@ -230,7 +230,7 @@ void describe(Fields& fields, EngineSpec& engine) {
                  "a prefix cache (kv.prefix), where it goes by prefixes");
     fields.enumeration({"weights", "precision of the weights"}, precision_names(), engine.weights);
     fields.enumeration({"experts", "precision of routed experts"}, precision_names(), "weights", engine.experts);
-    fields.enumeration({"scaling", "factors of low-precision experts: one a tensor, or one a block"},
+    fields.enumeration({"scaling", "scales of low-precision experts: one per tensor, or one per block"},
                        {"tensor", "block"}, engine.scaling);
     fields.enumeration({"dispatch", "transfer of tokens to experts on other attention groups"},
                        {"gather", "all-to-all", "coherent", "hierarchical"}, engine.dispatch);

@@ -119,7 +119,7 @@ static void describe(Fields& fields, NicSpec& nic, bool acknowledged) {
     fields.quantity({"doorbell", "time from posting a message to its first packet", false, 0, 1}, Dimension::time,
                     nic.doorbell);
     fields.quantity({"dma", "reading host memory before the first packet", false, 0, 1}, Dimension::time, nic.dma);
-    fields.number({"message_rate", "messages a second that a NIC starts; 0: no limit", false, 0, 1e12},
+    fields.number({"message_rate", "messages per second that a NIC starts; 0: no limit", false, 0, 1e12},
                   nic.message_rate);
     fields.quantity({"host_rate", "rate at which the host feeds a NIC; 0 B/s: no limit", false, 0, 1e14},
                     Dimension::rate, nic.host_rate);
@@ -145,10 +145,11 @@ static void describe(Fields& fields, NicSpec& nic, bool acknowledged) {
     fields.when(
         acknowledged, "a transport that acknowledges packets",
         [&](Fields& same) {
-            same.integer({"acknowledge_every",
-                          "packets an acknowledgement tells of at most; 0: 16 KiB for multipath and infiniband, else 1",
-                          false, 0, 64},
-                         nic.acknowledge_every);
+            same.integer(
+                {"acknowledge_every",
+                 "largest number of packets per acknowledgement; 0: 16 KiB for multipath and infiniband, else 1", false,
+                 0, 64},
+                nic.acknowledge_every);
             same.boolean({"done_at_sender", "messages end with their last acknowledgement, not their last byte"},
                          nic.done_at_sender);
         },
@@ -159,20 +160,21 @@ static void describe(Fields& fields, NicSpec& nic, bool acknowledged) {
 static void describe_classes(Fields& fields, PacketSpec& spec, const CarriedParts& parts) {
     const auto describe_one = [&](Fields& inner, ClassSpec& own) {
         inner.text({"name", "name by which workloads choose the class", true}, own.name);
-        inner.boolean({"strict", "sends before all classes that come after it"}, own.strict);
+        inner.boolean({"strict", "this class sends before all classes listed after it"}, own.strict);
         inner.when(!own.strict, "turns that it shares with others (strict: false)", [&](Fields& same) {
-            same.number({"weight", "share of the turns among classes that are not strict", false, 1e-3, 1e3},
+            same.number({"weight", "weight of the class among those that are not strict (weighted round robin)", false,
+                         1e-3, 1e3},
                         own.weight);
         });
         if (parts.collectives) {
             inner.boolean({"collectives",
-                           "carries collectives between nodes (of training: of gradients and "
+                           "this class carries collectives between nodes (of training: of gradients and "
                            "parameters); else the first class does"},
                           own.collectives);
         }
         if (parts.sends) {
             inner.boolean({"sends",
-                           "carries sends from GPU to GPU (between pipeline stages, KV caches); else "
+                           "this class carries sends from GPU to GPU (between pipeline stages, KV caches); else "
                            "the first class does"},
                           own.sends);
         }
@@ -212,9 +214,10 @@ void describe(Fields& fields, PacketSpec& spec, const CarriedParts& parts) {
     fields.number({"bit_error_rate", "bit error rate of every link", false, 0, 1e-3}, spec.bit_error_rate);
     fields.quantity({"reroute_delay", "time from a change of a link to its effect on routing", false, 0, 1e4},
                     Dimension::time, spec.reroute_delay);
-    fields.boolean({"failover", "switches leave a dead link of their own out at once, where another leads on"},
+    fields.boolean({"failover", "switches stop using a dead link of their own at once if another leads on"},
                    spec.failover);
-    fields.boolean({"detour", "switches send round a dead link of their own until routing knows of it"}, spec.detour);
+    fields.boolean({"detour", "switches detour packets round a dead link of their own until routing knows of it"},
+                   spec.detour);
     fields.quantity({"queue_samples", "interval between records of all queues; 0 s: none", false, 0, 1e4},
                     Dimension::time, spec.queue_samples);
     fields.section(

@@ -29,9 +29,9 @@ struct DragonflyParameters {
                        routers_per_group);
         fields.integer({"nics_per_router", "NICs that hang on a router", true, 1, 65536}, nics_per_router);
         fields.integer({"global_links", "links of a router to other groups", true, 1, 65536}, global_links);
-        fields.quantity({"local_link", "rate of a link inside a group, a direction (0: a NIC's)", false, 0, 1e14},
+        fields.quantity({"local_link", "rate of a link inside a group, per direction (0: a NIC's)", false, 0, 1e14},
                         Dimension::rate, local_link);
-        fields.quantity({"global_link", "rate of a link between groups, a direction (0: a NIC's)", false, 0, 1e14},
+        fields.quantity({"global_link", "rate of a link between groups, per direction (0: a NIC's)", false, 0, 1e14},
                         Dimension::rate, global_link);
         fields.quantity({"local_latency", "latency of a link inside a group, its router included", false, 0, 1},
                         Dimension::time, local_latency);

@@ -49,7 +49,7 @@ class SingleSwitchPlan final : public TopologyPlan {
 struct RailOnlyParameters {
     std::int64_t rails = 0;
     void describe(Fields& fields) {
-        fields.integer({"rails", "switches that the NICs of one node spread over (0: one a NIC)", false, 0, 1024},
+        fields.integer({"rails", "switches that the NICs of one node spread over (0: one per NIC)", false, 0, 1024},
                        rails);
     }
 };

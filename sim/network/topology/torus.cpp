@@ -16,7 +16,7 @@ struct TorusParameters {
         fields.text({"shape", "nodes in each dimension, joined by x: 4x4x8", true}, shape);
         fields.boolean({"wrap", "rings in every dimension; false: a mesh", false}, wrap);
         fields.quantity(
-            {"neighbour_link", "rate of a link to a neighbour, a direction (0: the NICs' over the links of a node)",
+            {"neighbour_link", "rate of a link to a neighbour, per direction (0: the NICs' over the links of a node)",
              false, 0, 1e14},
             Dimension::rate, neighbour_link);
         fields.quantity({"neighbour_latency", "latency of a link to a neighbour, its router included", false, 0, 1},
@@ -46,8 +46,8 @@ struct FullyConnectedParameters {
     double neighbour_latency = 500e-9;
     void describe(Fields& fields) {
         fields.quantity(
-            {"neighbour_link", "rate of a link between two nodes, a direction (0: the NICs' over the links of a node)",
-             false, 0, 1e14},
+            {"neighbour_link",
+             "rate of a link between two nodes, per direction (0: the NICs' over the links of a node)", false, 0, 1e14},
             Dimension::rate, neighbour_link);
         fields.quantity({"neighbour_latency", "latency of a link between two nodes", false, 0, 1}, Dimension::time,
                         neighbour_latency);
@@ -82,7 +82,7 @@ struct MultiLevelParameters {
                 inner.enumeration({"kind", "network among the nodes that differ in this dimension alone"},
                                   {"ring", "line", "fully-connected", "switch"}, level.kind);
                 inner.integer({"size", "nodes in this dimension", true, 1, 1'000'000}, level.size);
-                inner.quantity({"link", "rate of a link, a direction", true, 1, 1e14}, Dimension::rate, level.link);
+                inner.quantity({"link", "rate of a link per direction", true, 1, 1e14}, Dimension::rate, level.link);
                 inner.quantity({"latency", "latency of a link", false, 0, 1}, Dimension::time, level.latency);
             });
     }

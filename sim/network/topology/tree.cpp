@@ -310,9 +310,9 @@ struct TreeParameters {
              false, 0, 65536},
             hosts_per_leaf);
         fields.integer({"rails", "leaf switches that the NICs of one node spread over", false, 1, 1024}, rails);
-        fields.integer(
-            {"spines", "spine switches, of a pod in a fat tree (0: one a host port of a leaf)", false, 0, 4096},
-            spines);
+        fields.integer({"spines", "number of spine switches, per pod in a fat tree (0: one per host port of a leaf)",
+                        false, 0, 4096},
+                       spines);
         fields.integer({"leaf_groups_per_pod", "fat tree: groups of nodes in a pod", false, 1, 4096},
                        leaf_groups_per_pod);
         fields.integer({"cores_per_spine", "fat tree: core switches a spine reaches", false, 1, 4096}, cores_per_spine);

@@ -24,7 +24,8 @@ class Hpcc final : public Transport {
                 {"hpcc_increase", "increase of the window each round trip; 0 B: W_init (1 - eta) / hpcc_flows", false,
                  0, 1e9},
                 Dimension::bytes, increase);
-            fields.integer({"hpcc_flows", "flows of a link that its increases allow for", false, 1, 1e6}, flows);
+            fields.integer({"hpcc_flows", "number of flows per link that additive increases allow for", false, 1, 1e6},
+                           flows);
         }
     };
     explicit Hpcc(const Parameters& own) : own_(own) {}

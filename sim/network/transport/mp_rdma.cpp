@@ -37,10 +37,10 @@ class MpRdma final : public Transport {
                 {"mp_rdma_late", "packets behind the highest acknowledged one beyond which one cuts the window", false,
                  1, 65536},
                 late);
-            fields.integer({"mp_rdma_operation",
-                            "packets of which the last synchronises: it is written after all before it; 0: none does",
-                            false, 0, 1e9},
-                           operation);
+            fields.integer(
+                {"mp_rdma_operation",
+                 "packets per operation, whose last one is written after all earlier ones; 0: none", false, 0, 1e9},
+                operation);
             fields.number({"mp_rdma_alpha",
                            "share of the time of mp_rdma_late packets for which one that synchronises is held back",
                            false, 0, 1e3},

@@ -33,7 +33,8 @@ class Timely final : public Transport {
             fields.quantity({"timely_min_rtt",
                              "round trip that a gradient of one stands for; 0 s: the unloaded round trip", false, 0, 1},
                             Dimension::time, min_rtt);
-            fields.integer({"timely_hyper", "increases at once, after as many falling completions", false, 1, 1000},
+            fields.integer({"timely_hyper", "number of increases at once after as many completions with falling delay",
+                            false, 1, 1000},
                            hyper);
             fields.quantity({"timely_segment", "bytes per completion", false, 1, 1e9}, Dimension::bytes, segment);
             fields.quantity({"timely_min_rate", "lowest rate of a flow", false, 1, 1e13}, Dimension::rate, min_rate);

@@ -101,7 +101,8 @@ extern const CollectiveAlgorithm kMultiRingAlgorithm = {
     "multi-ring",
     "one ring per GPU of a node, each over its own NIC, as NCCL's channels",
     [](Fields& fields, CollectiveSpec& spec) {
-        fields.integer({"channels", "rings side by side; 0: one a GPU of a node", false, 0, 1024}, spec.channels);
+        fields.integer({"channels", "number of parallel rings; 0: one per GPU of a node", false, 0, 1024},
+                       spec.channels);
         if (!fields.names_all() && chained(spec.op)) {  // the others name them for a schema
             describe_root(fields, spec);
             describe_chain(fields, spec);

@@ -35,7 +35,7 @@ extern const CollectiveAlgorithm kRingAlgorithm = {
     "ring",
     "a ring: each rank sends to the next, step by step (Patarasuk and Yuan, JPDC 2009)",
     [](Fields& fields, CollectiveSpec& spec) {
-        fields.integer({"slow_rank", "a rank whose outgoing link is slow; -1: none", false, -1, 4'000'000},
+        fields.integer({"slow_rank", "number of the rank whose outgoing link is slow; -1: none", false, -1, 4'000'000},
                        spec.slow_rank);
         fields.when(
             spec.slow_rank >= 0, "a slow_rank",

@@ -18,7 +18,7 @@ class Asynchronous final : public CheckpointMethod {
         void describe(Fields& fields) {
             fields.quantity({"hidden", "share of the copy to the host that hides behind passes", false, 0, 1},
                             Dimension::fraction, hidden);
-            fields.boolean({"over_fabric", "the store is behind the NICs that training uses, and slows it"}, fabric);
+            fields.boolean({"over_fabric", "checkpoints cross the NICs that training uses, and slow it"}, fabric);
         }
     };
     explicit Asynchronous(const Parameters& parameters) : own_(parameters) {}

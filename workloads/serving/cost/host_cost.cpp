@@ -52,7 +52,7 @@ void describe(Fields& fields, HostSpec& host) {
         host.compiled);
     fields.boolean({"tuned", "products take no longer than the fastest measured one of up to four times their rows"},
                    host.tuned);
-    fields.sourced({"layer_gap", "device time a layer for small kernels that are not modelled", false, 0, 1e-2},
+    fields.sourced({"layer_gap", "device time per layer for small kernels that are not modelled", false, 0, 1e-2},
                    Dimension::time, host.layer_gap);
     fields.sourced({"slowdown", "time of kernels in an engine relative to a microbenchmark", false, 0.5, 3},
                    Dimension::fraction, host.slowdown);

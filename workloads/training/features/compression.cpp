@@ -7,8 +7,8 @@ namespace orrery::training {
 
 void CompressionPlan::describe(Fields& fields) {
     fields.number({"density", "share of the gradients that is sent", false, 1e-6, 1}, density);
-    fields.integer({"value_bits", "bits of a gradient that is sent", false, 1, 32}, value_bits);
-    fields.integer({"index_bits", "bits that tell where a gradient belongs", false, 0, 64}, index_bits);
+    fields.integer({"value_bits", "bits per value of a sent gradient", false, 1, 32}, value_bits);
+    fields.integer({"index_bits", "bits per index of a sent gradient", false, 0, 64}, index_bits);
     fields.number({"dense", "share of the weights whose gradients are exchanged whole (norms, biases)", false, 0, 1},
                   dense);
     fields.number({"sample", "share of the gradients that the threshold is estimated from; 1: exact", false, 1e-6, 1},

@@ -24,8 +24,9 @@ void DocumentsPlan::describe(Fields& fields) {
             inner.integer({"tokens", "tokens of a document", true, 1, 1'000'000'000}, one.tokens);
             inner.number({"share", "relative frequency of documents of this length", false, 0, 1e15}, one.share);
         });
-    fields.text({"trace", "a file of lengths in tokens, one a line, in the order of training; instead of lengths"},
-                trace);
+    fields.text(
+        {"trace", "file of document lengths in tokens, one per line, in the order of training; instead of lengths"},
+        trace);
     fields.enumeration({"fill", "a sequence: a document and padding; documents that fill it; a document alone"},
                        {"padded", "packed", "unpadded"}, fill);
     fields.boolean({"balance", "sequences are dealt out to replicas by what they cost, not as they are drawn"},

@@ -10,13 +10,14 @@
 namespace orrery::training {
 
 void OuterPlan::describe(Fields& fields) {
-    fields.integer({"workers", "islands that the data-parallel replicas divide into", false, 1, 1'000'000}, workers);
+    fields.integer({"workers", "number of groups that the data-parallel replicas divide into", false, 1, 1'000'000},
+                   workers);
     fields.integer({"steps", "inner steps from one exchange of a weight to the next", false, 1, 100'000}, steps);
     fields.integer({"fragments", "parts of the model that are exchanged one after another", false, 1, 10'000},
                    fragments);
     fields.integer({"overlap", "inner steps that go on before an exchange is waited for; 0: none", false, 0, 100'000},
                    overlap);
-    fields.integer({"bits", "bits of an exchanged weight", false, 1, 32}, bits);
+    fields.integer({"bits", "bits per exchanged weight", false, 1, 32}, bits);
 }
 
 void OuterPlan::check(const ModelSpec&, const PlanSpec& plan, PlanProblems& out) const {
@@ -37,7 +38,8 @@ void OuterPlan::states(const ModelSpec&, const PlanSpec& plan, const RankWeights
 }
 
 extern const FeatureRow kOuter;
-const FeatureRow kOuter = {"outer", "islands of replicas that step alone and exchange weights now and then",
+const FeatureRow kOuter = {"outer",
+                           "outer steps (DiLoCo): groups of replicas train alone and exchange weights at intervals",
                            make_feature<OuterPlan>};
 
 }  // namespace orrery::training

@@ -48,7 +48,7 @@ void describe(Fields& fields, ExpertPlan& experts) {
          false, 0, 100'000},
         experts.shadowed);
     fields.integer({"expert_pieces",
-                    "parts of a micro-batch's tokens, so that exchanges of one hide behind the products of another "
+                    "number of parts of a micro-batch's tokens; exchanges of one part hide behind products of another "
                     "(Tutel, FSMoE)",
                     false, 1, 64},
                    experts.pieces);
@@ -80,10 +80,10 @@ void describe_schedule(Fields& fields, PlanSpec& plan) {
                         plan.search.held);
             own.quantity({"activations", "memory that a stage's activations may take; 0: as held says", false, 0, 1e15},
                          Dimension::bytes, plan.search.activations);
-            own.integer({"tries",
-                         "nodes of an integer program that are looked at, and ten times as many orders; 0: rules alone",
-                         false, 0, 20'000},
-                        plan.search.tries);
+            own.integer(
+                {"tries", "search budget: nodes of the integer program, and ten times as many orders; 0: rules alone",
+                 false, 0, 20'000},
+                plan.search.tries);
         };
         const PipelineSchedule& chosen = *schedules[index];
         if (inner.names_all()) {
@@ -130,7 +130,7 @@ void describe_batch(Fields& fields, PlanSpec& plan) {
 // The schedule, and the parts of the model that it cuts.
 void describe_stages(Fields& fields, PlanSpec& plan) {
     describe_schedule(fields, plan);
-    fields.integer({"chunks", "model chunks a stage, where the schedule takes several", false, 1, 1000}, plan.chunks);
+    fields.integer({"chunks", "model chunks per stage, for schedules with several", false, 1, 1000}, plan.chunks);
     fields.items({"stages", "layers of each part of the model, in order; none: as even as can be"}, plan.stages,
                  [](Fields& inner, std::int64_t& layers) {
                      inner.integer(

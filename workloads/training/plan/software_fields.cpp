@@ -126,8 +126,8 @@ void describe(Fields& fields, SoftwareSpec& software) {
                     "half-width of the 90 % interval of an iteration time that the software leaves (0: of all presets)",
                     false, 0, 2},
                    Dimension::fraction, software.interval);
-    fields.sourced({"reserved_memory", "memory a GPU for context and library buffers", true, 0, 1e12}, Dimension::bytes,
-                   software.reserved_memory);
+    fields.sourced({"reserved_memory", "memory per GPU for context and library buffers", true, 0, 1e12},
+                   Dimension::bytes, software.reserved_memory);
     fields.section({"allocation", "rules by which the software allocates memory, besides the plan"},
                    [&](Fields& inner) { describe(inner, software.allocation); });
 }
