@@ -25,6 +25,11 @@ constexpr Named kNamed[] = {
     {KernelKind::latent_prefill, "latent attention of prompts", 0.08},
     {KernelKind::latent_decode, "latent attention of decoding", 0.06},
     {KernelKind::attention_forward, "attention of training", 0.29},
+    {KernelKind::delta_prefill, "linear attention of prompts", 0.25},
+    {KernelKind::delta_decode, "linear attention of decoding", 0.25},
+    {KernelKind::index_prefill, "an indexer's scores of prompts", 0.25},
+    {KernelKind::index_decode, "an indexer's scores of decoding", 0.25},
+    {KernelKind::sparse_prefill, "sparse attention of prompts", 0.25},
 };
 
 }  // namespace

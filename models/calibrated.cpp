@@ -204,6 +204,13 @@ Calibrated::Calibrated(const DeviceSpec& device, const DataDirectory& data, doub
             }
         }
     }
+    for (const auto& [own, like] : {std::pair{KernelKind::kimi_prefill, KernelKind::delta_prefill},
+                                    std::pair{KernelKind::kimi_decode, KernelKind::delta_decode}}) {
+        auto& formats = entries_[static_cast<std::size_t>(own)];
+        if (std::none_of(formats.begin(), formats.end(), [](const Entry& entry) { return entry.fit != nullptr; })) {
+            formats = entries_[static_cast<std::size_t>(like)];
+        }
+    }
     for (std::size_t kind = 0; kind < kKernelKinds; ++kind) {
         auto& formats = entries_[kind];
         // Units that have no such format get its values as 16 bits.
@@ -323,7 +330,22 @@ Cost Calibrated::cost_from_prompt(const Attention& attention) const {
     return cost;
 }
 
+// As many times the forward scan as it has arithmetic: both are the same kind of products in chunks.
+Cost Calibrated::cost_of_backward(const DeltaScan& scan) const {
+    DeltaScan forward = scan;
+    forward.backward = false;
+    forward.trains = true;
+    Cost cost = this->cost(forward);
+    cost.seconds = cost.seconds * (scan.flops() / forward.flops());
+    cost.flops = scan.flops();
+    cost.bytes = scan.bytes();
+    return cost;
+}
+
 Cost Calibrated::cost(const Operation& operation) const {
+    if (const auto* scan = std::get_if<DeltaScan>(&operation); scan != nullptr && scan->backward) {
+        return cost_of_backward(*scan);
+    }
     if (const auto* experts = std::get_if<FusedExperts>(&operation); experts != nullptr && experts->skewed) {
         return cost_of_skewed(*experts);
     }

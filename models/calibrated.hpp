@@ -77,6 +77,7 @@ class Calibrated final : public CostModel, public SeparateUnits {
     };
     [[nodiscard]] Cost cost_of_skewed(const FusedExperts& experts) const;
     [[nodiscard]] Cost cost_from_prompt(const Attention& attention) const;
+    [[nodiscard]] Cost cost_of_backward(const DeltaScan& scan) const;
     DeviceSpec device_;
     Roofline roofline_;
     std::unique_ptr<CostModel> without_;  ///< for operations without a kernel: the units, or the roofline

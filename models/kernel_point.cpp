@@ -87,12 +87,53 @@ std::optional<KernelPoint> point_of(const Attention& attention) {
 
 std::optional<KernelPoint> point_of(const LatentAttention& attention) {
     KernelPoint point;
-    point.kind = attention.decodes() ? KernelKind::latent_decode : KernelKind::latent_prefill;
+    const bool sparse = attention.sparse() && !attention.decodes();
+    point.kind = sparse                ? KernelKind::sparse_prefill
+                 : attention.decodes() ? KernelKind::latent_decode
+                                       : KernelKind::latent_prefill;
     point.format = bytes_of(attention.cache) < 2 ? KernelFormat::bf16_kv8 : KernelFormat::bf16;
     point.flops = attention.flops();
     point.bytes = attention.bytes();
-    point.sizes = attention.decodes() ? std::array<double, 4>{attention.keys, attention.batch, attention.heads, 1}
+    if (sparse) {
+        point.format = KernelFormat::bf16;  // kernels expand an 8-bit cache before
+        point.sizes = {attention.batch * attention.queries, attention.heads, 1, 1};
+        return point;
+    }
+    const double keys = attention.sparse() ? attention.chosen : attention.keys;
+    point.sizes = attention.decodes() ? std::array<double, 4>{keys, attention.batch, attention.heads, 1}
                                       : std::array<double, 4>{attention.keys, attention.batch * attention.heads, 1, 1};
+    return point;
+}
+
+std::optional<KernelPoint> point_of(const IndexScores& scores) {
+    KernelPoint point;
+    point.kind = scores.decodes() ? KernelKind::index_decode : KernelKind::index_prefill;
+    point.format = format_of(scores.precision, false, Precision::int4, Scaling::tensor);
+    point.precision = scores.precision;
+    point.flops = scores.flops();
+    point.bytes = scores.bytes();
+    point.sizes = {scores.keys, scores.batch * scores.queries, 1, 1};
+    return point;
+}
+
+std::optional<KernelPoint> point_of(const TopChoice& choice) {
+    KernelPoint point;
+    point.kind = KernelKind::choice;
+    point.bytes = choice.bytes();
+    point.sizes = {choice.keys, choice.rows, 1, 1};
+    return point;
+}
+
+// Of training, the forward pass alone: its backward pass is priced by it.
+std::optional<KernelPoint> point_of(const DeltaScan& scan) {
+    KernelPoint point;
+    const bool decodes = scan.decodes();
+    point.kind = scan.channels ? (decodes ? KernelKind::kimi_decode : KernelKind::kimi_prefill)
+                               : (decodes ? KernelKind::delta_decode : KernelKind::delta_prefill);
+    point.flops = scan.flops();
+    point.bytes = scan.bytes();
+    const double heads = scan.batch * scan.value_heads;
+    point.sizes = decodes ? std::array<double, 4>{heads, 1, 1, 1} : std::array<double, 4>{scan.queries, heads, 1, 1};
     return point;
 }
 
@@ -114,6 +155,12 @@ std::optional<KernelPoint> point_of(const Streaming& streaming) {
         case StreamingKind::embedding:
             point.kind = KernelKind::embedding;
             break;
+        case StreamingKind::convolution:
+            point.kind = KernelKind::convolution;
+            break;
+        case StreamingKind::convolution_update:
+            point.kind = KernelKind::convolution_update;
+            break;
         default:
             return std::nullopt;
     }
@@ -131,9 +178,30 @@ std::optional<KernelPoint> point_of(const Other&) {
 }  // namespace
 
 const std::vector<std::string>& kernel_kind_names() {
-    static const std::vector<std::string> kNames = {
-        "gemm",       "experts", "prefill", "decode",    "latent_prefill", "latent_decode",     "norm",
-        "activation", "add",     "rotary",  "embedding", "experts_skewed", "attention_forward", "attention_backward"};
+    static const std::vector<std::string> kNames = {"gemm",
+                                                    "experts",
+                                                    "prefill",
+                                                    "decode",
+                                                    "latent_prefill",
+                                                    "latent_decode",
+                                                    "norm",
+                                                    "activation",
+                                                    "add",
+                                                    "rotary",
+                                                    "embedding",
+                                                    "experts_skewed",
+                                                    "attention_forward",
+                                                    "attention_backward",
+                                                    "convolution",
+                                                    "convolution_update",
+                                                    "delta_prefill",
+                                                    "delta_decode",
+                                                    "kimi_prefill",
+                                                    "kimi_decode",
+                                                    "index_prefill",
+                                                    "index_decode",
+                                                    "choice",
+                                                    "sparse_prefill"};
     return kNames;
 }
 
@@ -154,7 +222,17 @@ const std::vector<std::string>& kernel_axes(KernelKind kind) {
                                                                               kBytes,
                                                                               kExperts,
                                                                               kPrompt,
-                                                                              kPrompt}};
+                                                                              kPrompt,
+                                                                              kBytes,
+                                                                              kBytes,
+                                                                              {"queries", "heads"},
+                                                                              {"heads"},
+                                                                              {"queries", "heads"},
+                                                                              {"heads"},
+                                                                              {"keys", "rows"},
+                                                                              {"keys", "rows"},
+                                                                              {"keys", "rows"},
+                                                                              {"queries", "heads"}}};
     return kAxes[static_cast<std::size_t>(kind)];
 }
 

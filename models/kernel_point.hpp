@@ -28,8 +28,18 @@ enum class KernelKind {
     experts_skewed,      ///< rows by a power law; axes as those of experts
     attention_forward,   ///< of training, keys contiguous; axes as those of prefill
     attention_backward,  ///< likewise
+    convolution,         ///< causal; one axis: bytes
+    convolution_update,  ///< likewise
+    delta_prefill,       ///< of gated delta nets; axes: queries, batch * heads of values
+    delta_decode,        ///< axis: batch * heads of values
+    kimi_prefill,        ///< of Kimi delta attention; axes as those of gated delta nets
+    kimi_decode,         ///< likewise
+    index_prefill,       ///< axes: keys, batch * queries
+    index_decode,        ///< axes: keys, batch
+    choice,              ///< axes: keys, rows
+    sparse_prefill,      ///< latent attention to chosen keys; axes: batch * queries, heads
 };
-inline constexpr std::size_t kKernelKinds = 14;
+inline constexpr std::size_t kKernelKinds = 24;
 [[nodiscard]] constexpr bool is_experts(KernelKind kind) {
     return kind == KernelKind::experts || kind == KernelKind::experts_skewed;
 }

@@ -27,6 +27,14 @@ constexpr double kAttentionStart = 10e-6;
 // arXiv:2307.08691, section 4.1).
 constexpr double kFlash1Forward = 1.4;
 constexpr double kFlash1Backward = 2;
+// What kernels of an indexer, of choosing keys and of the delta rule reach where they were measured: medians of the starts and efficiencies
+// of their fits (models/data/kernels; the starts less a launch).
+constexpr double kIndexEfficiency = 0.4;
+constexpr double kChoiceEfficiency = 0.2;
+constexpr double kChoiceStart = 6e-6;
+constexpr double kScanEfficiency = 0.1;
+constexpr double kScanMemory = 0.5;
+constexpr double kScanStart = 20e-6;
 // Mean error of a roofline with waves carried from one device to another (H100 to A100, B200: 17 to 18 %; A100 to H100:
 // 25 %), as a standard deviation of the logarithm.
 constexpr double kRooflineSpread = 0.25;
@@ -140,6 +148,22 @@ double Roofline::seconds_of(const Attention& attention) const {
 double Roofline::seconds_of(const LatentAttention& attention) const {
     const double compute = attention.flops() / (device_.flops_bf16.value * kAttentionEfficiency);
     return attention_start() + std::max(compute, attention.bytes() / memory_rate());
+}
+
+double Roofline::seconds_of(const IndexScores& scores) const {
+    const double compute = scores.flops() / (device_.matrix_flops(scores.precision) * kIndexEfficiency);
+    return device_.launch.value + std::max(compute, scores.bytes() / memory_rate());
+}
+
+double Roofline::seconds_of(const TopChoice& choice) const {
+    return device_.launch.value + (device_.launch.value > 0 ? kChoiceStart : 0) +
+           choice.bytes() / (memory_rate() * kChoiceEfficiency);
+}
+
+double Roofline::seconds_of(const DeltaScan& scan) const {
+    const double start = device_.launch.value > 0 && !scan.decodes() ? kScanStart : 0;
+    const double compute = scan.flops() / (device_.flops_bf16.value * kScanEfficiency);
+    return device_.launch.value + start + std::max(compute, scan.bytes() / (memory_rate() * kScanMemory));
 }
 
 double Roofline::streaming_start() const {

@@ -37,6 +37,9 @@ class Roofline final : public CostModel {
     [[nodiscard]] double seconds_of(const ExpertRouting& routing) const;
     [[nodiscard]] double seconds_of(const Attention& attention) const;
     [[nodiscard]] double seconds_of(const LatentAttention& attention) const;
+    [[nodiscard]] double seconds_of(const IndexScores& scores) const;
+    [[nodiscard]] double seconds_of(const TopChoice& choice) const;
+    [[nodiscard]] double seconds_of(const DeltaScan& scan) const;
     [[nodiscard]] double attention_start() const;
     [[nodiscard]] double streaming_start() const;
     [[nodiscard]] double seconds_of(const Streaming& streaming) const;

@@ -272,10 +272,25 @@ double UnitModel::seconds_with_drive(const Attention& attention, double on_devic
     return drive_.attends() ? attention_in_drive(drive_, work) : std::max(on_device, pages_over_link(drive_, work));
 }
 
-double UnitModel::seconds_of(const LatentAttention& attention) const {
+double UnitModel::longer(double flops, double bytes) const {
     const double efficiency = device_.matrix_efficiency.value > 0 ? device_.matrix_efficiency.value : 1;
-    return device_.launch.value +
-           std::max(attention.flops() / (device_.flops_bf16.value * efficiency), attention.bytes() / memory_);
+    return device_.launch.value + std::max(flops / (device_.flops_bf16.value * efficiency), bytes / memory_);
+}
+
+double UnitModel::seconds_of(const LatentAttention& attention) const {
+    return longer(attention.flops(), attention.bytes());
+}
+
+double UnitModel::seconds_of(const IndexScores& scores) const {
+    return longer(scores.flops(), scores.bytes());
+}
+
+double UnitModel::seconds_of(const TopChoice& choice) const {
+    return device_.launch.value + std::max(choice.bytes() / memory_, choice.rows * choice.keys / vector_);
+}
+
+double UnitModel::seconds_of(const DeltaScan& scan) const {
+    return longer(scan.flops(), scan.bytes());
 }
 
 // Vector operations of a kernel over 16-bit values, by the bytes that it moves. A norm reads its input and the residual and writes both: for 8 B

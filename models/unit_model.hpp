@@ -51,6 +51,11 @@ class UnitModel final : public CostModel, public SeparateUnits {
     [[nodiscard]] double seconds_of(const ExpertRouting& routing) const;
     [[nodiscard]] double seconds_of(const Attention& attention) const;
     [[nodiscard]] double seconds_of(const LatentAttention& attention) const;
+    [[nodiscard]] double seconds_of(const IndexScores& scores) const;
+    [[nodiscard]] double seconds_of(const TopChoice& choice) const;
+    [[nodiscard]] double seconds_of(const DeltaScan& scan) const;
+    /// The longer of arithmetic in 16 bits and of the memory.
+    [[nodiscard]] double longer(double flops, double bytes) const;
     [[nodiscard]] double seconds_of(const Streaming& streaming) const;
     [[nodiscard]] double seconds_of(const Copy& copy) const;
     [[nodiscard]] double seconds_of(const Launch& launch) const;

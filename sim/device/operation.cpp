@@ -79,19 +79,43 @@ double Attention::bytes() const {
 }
 
 double LatentAttention::flops() const {
-    if (decodes()) {
-        return 2 * batch * heads * keys * (2 * latent + rotary);
+    if (decodes() || sparse()) {
+        return 2 * batch * queries * heads * (sparse() ? chosen : keys) * (2 * latent + rotary);
     }
     const double seen = keys - (queries - 1) / 2;
     return 2 * batch * heads * queries * seen * (2 * head_dim + rotary);
 }
 
 double LatentAttention::bytes() const {
-    if (decodes()) {
-        // The latent serves as key and value: read once.
-        return batch * (bytes_of(cache) * keys * (latent + rotary) + 2 * heads * (2 * latent + rotary));
+    if (decodes() || sparse()) {
+        // The latent serves as key and value: read once, of a prompt's keys those that any query chose.
+        const double read = sparse() ? std::min(keys, queries * chosen) : keys;
+        return batch * (bytes_of(cache) * read * (latent + rotary) + 2 * queries * heads * (2 * latent + rotary));
     }
     return 2 * batch * heads * (queries * (2 * head_dim + rotary) + keys * (2 * head_dim + rotary));
+}
+
+// Products of a token and head, those inside a chunk half by causality. Forward: keys with keys, both products of the inverse of what
+// they make, its application to the state, the state's update and its reading, queries with keys, and their product with values. Backward
+// the first are computed again; then gradients of values, states, queries and keys follow, and those through the inverse. The inverse
+// itself: a triangular one.
+double DeltaScan::flops() const {
+    const double heads = batch * queries * value_heads;
+    const double matrix = key_dim * value_dim;
+    if (decodes()) {
+        return heads * 7 * matrix;  // decay, reading for the key, an outer product and reading for the query
+    }
+    const double inside = std::min(chunk, std::max(1.0, queries));
+    const double inverse = 2.0 / 3 * inside * inside;
+    return backward ? heads * (16 * matrix + inside * (9 * key_dim + 5 * value_dim) + 3 * inverse)
+                    : heads * (6 * matrix + inside * (3 * key_dim + 2 * value_dim) + inverse);
+}
+
+double DeltaScan::bytes() const {
+    const double gates = 4 * value_heads * (1 + (channels ? key_dim : 1));
+    const double token = 2 * (2 * key_heads * key_dim + 2 * value_heads * value_dim) + gates;
+    const double states = trains || backward ? 0 : 2 * bytes_of(state) * value_heads * key_dim * value_dim;
+    return batch * (queries * token * (backward ? 2 : 1) + states);
 }
 
 Precision precision_of(const Operation& operation) {

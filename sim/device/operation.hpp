@@ -139,7 +139,50 @@ struct LatentAttention {
     double batch = 1, queries = 1, keys = 1, heads = 128;
     double latent = 512, rotary = 64, head_dim = 128;
     Precision cache = Precision::bf16;
+    /// Keys that an indexer chose for each query; 0: it attends to all. Queries of a prompt whose keys are more attend in the compressed
+    /// space, each to as many, as kernels do not skip the places that the first ones leave empty.
+    double chosen = 0;
     [[nodiscard]] bool decodes() const { return queries <= 1; }
+    [[nodiscard]] bool sparse() const { return chosen > 0 && keys > chosen; }
+    [[nodiscard]] double flops() const;
+    [[nodiscard]] double bytes() const;
+};
+
+/// Scores of an indexer (DeepSeek-AI, "DeepSeek-V3.2", arXiv:2512.02556): each of `heads` light heads of a query against the one key of each
+/// token before it, summed over heads with weights. Keys have a scale in 32 bits, and scores are written in 32 bits.
+struct IndexScores {
+    double batch = 1, queries = 1, keys = 1, heads = 64, dim = 128;
+    Precision precision = Precision::fp8;
+    [[nodiscard]] bool decodes() const { return queries <= 1; }
+    /// Keys before a query, in the mean.
+    [[nodiscard]] double seen() const { return keys - (queries - 1) / 2; }
+    [[nodiscard]] double flops() const { return 2 * batch * queries * seen() * heads * dim; }
+    [[nodiscard]] double bytes() const {
+        return batch * (keys * (bytes_of(precision) * dim + 4) +
+                        queries * (heads * (bytes_of(precision) * dim + 4) + 4 * seen()));
+    }
+};
+
+/// The `chosen` largest of `keys` scores in 32 bits, for each of `rows`; places in 32 bits are written.
+struct TopChoice {
+    double rows = 1, keys = 1, chosen = 2048;
+    [[nodiscard]] double flops() const { return 0; }
+    [[nodiscard]] double bytes() const { return 4 * rows * (keys + chosen); }
+};
+
+/// Linear attention by the delta rule: each head of values keeps a state of key_dim x value_dim along a sequence, in which a
+/// token replaces what its key finds (Yang et al., "Parallelizing Linear Transformers with the Delta Rule", arXiv:2406.06484; with decays:
+/// arXiv:2412.06464). Several tokens pass in chunks; one (a decoding step) reads and writes its states.
+struct DeltaScan {
+    double batch = 1, queries = 1;
+    double key_heads = 16, value_heads = 32;
+    double key_dim = 128, value_dim = 128;
+    double chunk = 64;                  ///< tokens
+    Precision state = Precision::fp32;  ///< of states between passes
+    bool channels = false;  ///< each channel of a key decays by itself (Kimi delta attention), else a whole head
+    bool trains = false;    ///< no states come in, and none go out
+    bool backward = false;
+    [[nodiscard]] bool decodes() const { return queries <= 1 && !trains && !backward; }
     [[nodiscard]] double flops() const;
     [[nodiscard]] double bytes() const;
 };
@@ -156,7 +199,9 @@ enum class StreamingKind {
     loss,
     optimizer,
     quantize,
-    sampling
+    sampling,
+    convolution,        ///< causal, over the last few tokens of a sequence
+    convolution_update  ///< the same for one token, whose sequence keeps those before it
 };
 
 /// A kernel bound by memory bandwidth: norms, activations, softmax, optimizer steps.
@@ -180,8 +225,8 @@ struct Launch {
     bool graph = false;
 };
 
-using Operation =
-    std::variant<Gemm, GroupedGemm, FusedExperts, ExpertRouting, Attention, LatentAttention, Streaming, Copy, Launch>;
+using Operation = std::variant<Gemm, GroupedGemm, FusedExperts, ExpertRouting, Attention, LatentAttention, Streaming,
+                               Copy, Launch, IndexScores, TopChoice, DeltaScan>;
 
 /// Of its arithmetic; bf16 where it has none.
 [[nodiscard]] Precision precision_of(const Operation& operation);
