@@ -81,6 +81,9 @@ std::string kind_name(const ModelSpec& model, LayerKind kind) {
         return kind.part == LayerPart::attention ? "layers of attention" : "layers of feed-forward";
     }
     std::string out = kind.experts ? "layers with experts" : "dense layers";
+    if (model.linear.given()) {
+        return out + (kind.windowed ? ", linear attention" : ", to all tokens");
+    }
     return out + (model.window == 0 ? "" : kind.windowed ? ", through the window" : ", to all tokens");
 }
 

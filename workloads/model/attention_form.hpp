@@ -2,8 +2,8 @@
 // The interface of forms of attention (attention/): what a layer multiplies, how it attends, what it leaves in the cache. One form per
 // file, one row each.
 //
-// Layers with latent attention and state-space layers have the forms that their own sections describe; of all others the model's
-// 'attention' names the form.
+// Layers with latent attention, linear attention and state-space layers have the forms that their own sections describe; of all others the
+// model's 'attention' names the form.
 
 #include "sim/config/policy.hpp"
 #include "workloads/model/layer_program.hpp"
@@ -17,6 +17,9 @@ class AttentionForm {
     virtual ~AttentionForm() = default;
     [[nodiscard]] virtual LayerOperations before(const LayerContext& at) const = 0;
     [[nodiscard]] virtual LayerOperations after(const LayerContext& at) const = 0;
+    /// Kernels that go before the core and see the same.
+    [[nodiscard]] virtual LayerOperations beside(const LayerContext&, const CoreShape&) const { return {}; }
+    [[nodiscard]] virtual const char* name() const { return "attention"; }
     [[nodiscard]] virtual Operation core(const LayerContext& at, const CoreShape& shape) const = 0;
     [[nodiscard]] virtual double cached(const ModelSpec& model) const = 0;
     /// What the form contradicts in a model; empty: nothing.

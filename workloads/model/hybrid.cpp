@@ -86,6 +86,20 @@ std::vector<ModelProblem> layer_problems(const ModelSpec& model) {
     };
     const std::string problem = model.attention.make()->problem(model);
     refuse(!problem.empty(), "attention", problem);
+    const LinearSpec& linear = model.linear;
+    if (linear.given()) {
+        refuse(
+            model.full_every < 2, "full_every",
+            "with 'linear' every so many layers attend to everything: full_every must be at least 2 (models of linear "
+            "attention alone are not modelled)");
+        refuse(model.window > 0, "window", "a window beside 'linear' is not modelled");
+        refuse(linear.key_heads > 0 && linear.value_heads % linear.key_heads != 0, "linear.key_heads",
+               fmt::format("key_heads {} must divide the {} heads of values", linear.key_heads, linear.value_heads));
+        refuse(linear.kind == LinearKind::kimi_delta && linear.key_heads > 0 && linear.key_heads != linear.value_heads,
+               "linear.key_heads", "Kimi delta attention has as many heads of keys as of values");
+    }
+    refuse(model.indexer.given() && model.window > 0 && !linear.given(), "window",
+           "a window beside an indexer is not modelled");
     const bool needed = model.pattern.find('M') != std::string::npos;
     if (!model.hybrid()) {
         return out;
@@ -112,7 +126,8 @@ std::vector<ModelProblem> layer_problems(const ModelSpec& model) {
            fmt::format("groups {} must divide the {} heads of state-space layers", space.groups, space.heads));
     for (const auto& [given, key] :
          {std::pair{model.experts.count > 0, "experts"}, std::pair{model.latent.kv_rank > 0, "latent"},
-          std::pair{model.window > 0, "window"}, std::pair{model.parallel_block, "parallel_block"}}) {
+          std::pair{model.window > 0, "window"}, std::pair{model.parallel_block, "parallel_block"},
+          std::pair{linear.given(), "linear"}}) {
         refuse(given, key, fmt::format("a pattern with '{}' is not modelled", key));
     }
     return out;

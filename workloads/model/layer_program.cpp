@@ -27,12 +27,25 @@ LayerOperations after_attention(const LayerContext& at) {
     return attention_form(at.model, at.kind).after(at);
 }
 
+LayerOperations beside_attention(const LayerContext& at, const CoreShape& shape) {
+    return attention_form(at.model, at.kind).beside(at, shape);
+}
+
+const char* core_name(const ModelSpec& model, LayerKind kind) {
+    return attention_form(model, kind).name();
+}
+
 Operation attention_core(const LayerContext& at, const CoreShape& shape) {
     return attention_form(at.model, at.kind).core(at, shape);
 }
 
 double cached_values(const ModelSpec& model, LayerKind kind) {
     return kind.part == LayerPart::feed_forward ? 0 : attention_form(model, kind).cached(model);
+}
+
+double indexed_bytes(const ModelSpec& model, LayerKind kind) {
+    const bool attends = kind.part == LayerPart::whole || kind.part == LayerPart::attention;
+    return attends && model.indexer.given() && !model.is_linear(kind) ? model.indexer.cached_bytes() : 0;
 }
 
 LayerOperations layer_operations(const LayerContext& at, const CoreShape& shape, const ExpertShard& experts) {
@@ -58,9 +71,10 @@ LayerOperations layer_operations(const LayerContext& at, const CoreShape& shape,
     if (attends) {
         append(before_attention(at));
         if (at.kind.part != LayerPart::state_space) {
-            LayerOperation core{"attention", LayerRole::core, shape.sequences * shape.queries};
+            append(beside_attention(at, shape));
+            LayerOperation core{core_name(at.model, at.kind), LayerRole::core, shape.sequences * shape.queries};
             core.kernel = attention_core(at, shape);
-            core.operands = at.model.value_width() / at.shard.tensor;
+            core.operands = at.model.is_linear(at.kind) ? 0 : at.model.value_width() / at.shard.tensor;
             out.push_back(core);
         }
         append(after_attention(at));

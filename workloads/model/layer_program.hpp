@@ -105,14 +105,22 @@ using LayerOperations = std::vector<LayerOperation>;
 /// Products, norms and positions before the core of attention (or of a scan), and products after it.
 [[nodiscard]] LayerOperations before_attention(const LayerContext& at);
 [[nodiscard]] LayerOperations after_attention(const LayerContext& at);
+/// Kernels that go before the core of attention and see the same: an indexer's scores and its choice, a convolution. Of role `core`, each
+/// with its kernel.
+[[nodiscard]] LayerOperations beside_attention(const LayerContext& at, const CoreShape& shape);
+/// The scan of linear attention on one of so many devices that share its heads, of one sequence.
+[[nodiscard]] DeltaScan delta_scan(const LinearSpec& linear, double tensor);
+/// What the core of a layer's attention is called.
+[[nodiscard]] const char* core_name(const ModelSpec& model, LayerKind kind);
 /// The core of attention. Precondition: the layer attends.
 [[nodiscard]] Operation attention_core(const LayerContext& at, const CoreShape& shape);
 /// A dense feed-forward of this width on the device: its products and the function between them.
 [[nodiscard]] LayerOperations dense_feed_forward(const LayerContext& at, double width);
 /// Router, routed experts and shared ones.
 [[nodiscard]] LayerOperations routed_feed_forward(const LayerContext& at, const ExpertShard& experts);
-/// Values of a token that the layer leaves in the cache on all devices that hold different ones.
+/// Values of a token that the layer leaves in the cache on all devices that hold different ones; and what an indexer caches of it, in B.
 [[nodiscard]] double cached_values(const ModelSpec& model, LayerKind kind);
+[[nodiscard]] double indexed_bytes(const ModelSpec& model, LayerKind kind);
 
 /// The whole layer in order, with norms, residual additions and sums over tensor ranks.
 [[nodiscard]] LayerOperations layer_operations(const LayerContext& at, const CoreShape& shape,

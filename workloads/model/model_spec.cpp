@@ -3,10 +3,12 @@
 #include "workloads/model/attention_form.hpp"
 #include "workloads/model/layer_program.hpp"
 
+#include <algorithm>
+
 namespace orrery::model {
 
 std::int64_t ModelSpec::windowed_layers() const {
-    return window == 0 ? 0 : full_every > 0 ? layers - layers / full_every : layers;
+    return window == 0 && !linear.given() ? 0 : full_every > 0 ? layers - layers / full_every : layers;
 }
 
 LayerKind ModelSpec::kind_of(std::int64_t layer) const {
@@ -14,7 +16,7 @@ LayerKind ModelSpec::kind_of(std::int64_t layer) const {
         return {false, false, part_of(layer)};
     }
     return {experts.count > 0 && layer >= experts.dense_layers && (layer + 1) % experts.every == 0,
-            window > 0 && (full_every == 0 || (layer + 1) % full_every != 0)};
+            (window > 0 || linear.given()) && (full_every == 0 || (layer + 1) % full_every != 0)};
 }
 
 std::int64_t ModelSpec::expert_layers() const {
@@ -37,9 +39,19 @@ double ModelSpec::value_width() const {
     return static_cast<double>(heads * (latent.kv_rank > 0 ? latent.value_dim : head_dim));
 }
 
+double ModelSpec::attention_parameters(LayerKind kind) const {
+    const LayerContext whole{*this, kind};
+    return all_weights(before_attention(whole)) + all_weights(beside_attention(whole, {})) +
+           all_weights(after_attention(whole));
+}
+
 double ModelSpec::attention_parameters() const {
-    const LayerContext whole{*this, {}};
-    return product_weights(before_attention(whole)) + product_weights(after_attention(whole));
+    const double full = attention_parameters({});
+    if (!linear.given()) {
+        return full;
+    }
+    const double share = static_cast<double>(linear_layers()) / static_cast<double>(layers);
+    return full + share * (attention_parameters({false, true}) - full);
 }
 
 double ModelSpec::routed_parameters() const {
@@ -53,7 +65,8 @@ double ModelSpec::unrouted_parameters() const {
 }
 
 double ModelSpec::layer_parameters() const {
-    return parameters_of(LayerPart::whole);
+    const double full = parameters_of(LayerPart::whole);
+    return linear.given() ? full + attention_parameters() - attention_parameters({}) : full;
 }
 
 double ModelSpec::embedding_parameters() const {
@@ -97,9 +110,22 @@ double ModelSpec::flops_per_token() const {
     }
     // Scores take the width of the queries, sums that of the values.
     const double width = (query_width() + value_width()) / 2;
-    const double through = windowed > 0 ? windowed * seen * computed_share(*this, {false, true}) : 0;
-    const double to_all = (static_cast<double>(layers) - windowed) * whole * computed_share(*this, {});
-    return 6 * matrix + 12 * width * (through + to_all) + encoder_flops() / s;
+    double through = windowed > 0 && !linear.given() ? windowed * seen * computed_share(*this, {false, true}) : 0;
+    const double full = static_cast<double>(layers) - windowed;
+    double scores = 0;  // of linear attention and of indexers
+    if (linear.given()) {
+        DeltaScan scan = delta_scan(linear, 1);
+        scan.queries = s;
+        scan.trains = true;
+        scores += 3 * static_cast<double>(windowed) * scan.flops() / s;
+    }
+    if (indexer.given()) {
+        scores += 3 * full * 2 * static_cast<double>(indexer.heads * indexer.dim) * whole;
+        const auto w = static_cast<double>(std::min(indexer.topk, sequence));
+        through += full * (w * w / 2 + (s - w) * w) / s;
+    }
+    const double to_all = indexer.given() ? 0 : full * whole * computed_share(*this, {});
+    return 6 * matrix + 12 * width * (through + to_all) + scores + encoder_flops() / s;
 }
 
 static void describe(Fields& fields, ExpertsSpec& experts) {
@@ -137,6 +163,35 @@ static void describe(Fields& fields, StateSpaceSpec& space) {
     fields.integer({"convolution", "tokens that the convolution before the scan covers", false, 1, 1000},
                    space.convolution);
     fields.integer({"chunk", "tokens of a chunk of the scan", false, 1, 1'000'000}, space.chunk);
+}
+
+static void describe(Fields& fields, IndexerSpec& indexer) {
+    fields.integer({"topk", "keys that a query attends to; 0: all, there is no indexer", false, 0, 100'000'000},
+                   indexer.topk);
+    fields.when(indexer.given(), "an indexer (topk above 0)", [&](Fields& same) {
+        same.integer({"heads", "heads that score the keys", false, 1, 100'000}, indexer.heads);
+        same.integer({"dim", "width of the key that is cached of a token", false, 1, 100'000}, indexer.dim);
+    });
+}
+
+static void describe(Fields& fields, LinearSpec& linear) {
+    fields.integer({"value_heads", "heads of values, each with a state; 0: no layer is linear", false, 0, 100'000},
+                   linear.value_heads);
+    fields.when(linear.given(), "linear attention (value_heads above 0)", [&](Fields& same) {
+        same.enumeration({"kind",
+                          "gated-delta: gated delta net, whose heads decay as a whole; kimi-delta: Kimi delta "
+                          "attention, whose channels do"},
+                         {"gated-delta", "kimi-delta"}, linear.kind);
+        same.integer({"key_heads", "heads of queries and keys; 0: as value_heads", false, 0, 100'000},
+                     linear.key_heads);
+        same.integer({"key_dim", "width of a head's queries and keys", false, 1, 100'000}, linear.key_dim);
+        same.integer({"value_dim", "width of a head's values", false, 1, 100'000}, linear.value_dim);
+        same.integer({"convolution", "tokens that the convolution before the scan covers", false, 1, 1000},
+                     linear.convolution);
+        same.integer({"chunk", "tokens that the scan takes together", false, 1, 1'000'000}, linear.chunk);
+        same.enumeration({"state", "precision of a sequence's states while it is served"}, precision_names(),
+                         linear.state);
+    });
 }
 
 // `head_dim`: that of the model, which values have where nothing else is said.
@@ -177,10 +232,13 @@ void describe(Fields& fields, ModelSpec& model) {
     fields.integer({"window", "sliding-window attention in tokens; 0: full", false, 0, 100'000'000}, model.window);
     fields.boolean({"dropout", "trained with dropout"}, model.dropout);
     fields.boolean({"biases", "attention's and dense feed-forward products have biases"}, model.biases);
-    fields.when(model.window > 0, "a window", [&](Fields& same) {
-        same.integer({"full_every", "every so many layers attend to everything in spite of the window; 0: none", false,
-                      0, 10000},
+    fields.when(model.window > 0 || model.linear.given(), "a window or linear attention", [&](Fields& same) {
+        same.integer({"full_every",
+                      "every so many layers attend to everything, the others through the window or linearly; 0: none",
+                      false, 0, 10000},
                      model.full_every);
+    });
+    fields.when(model.window > 0, "a window", [&](Fields& same) {
         same.boolean({"window_state",
                       "layers with the window stand for linear attention: they keep a state as large as its keys and "
                       "values in 16 bits"},
@@ -189,12 +247,20 @@ void describe(Fields& fields, ModelSpec& model) {
     fields.enumeration({"query_key_norm", "queries and keys are normed: each head, or all heads of a token as one"},
                        {"none", "heads", "whole"}, model.query_key_norm);
     fields.when(model.latent.kv_rank == 0, "attention with keys and values of each head", [&](Fields& same) {
+        same.boolean({"output_gate", "what attention adds up is multiplied by a gate, a value each"},
+                     model.output_gate);
         model.attention.describe(same, {"attention", "keys that a token's attention reads"});
     });
     fields.section({"experts", "feed-forward layers that send each token to a few of many experts"},
                    [&](Fields& inner) { describe(inner, model.experts); });
     fields.section({"latent", "multi-head latent attention: one compressed key and value a token"},
                    [&](Fields& inner) { describe(inner, model.latent, model.head_dim); });
+    fields.when(model.latent.kv_rank > 0, "latent attention (kv_rank above 0)", [&](Fields& same) {
+        same.section({"indexer", "an indexer that chooses the keys of each query (sparse attention of DeepSeek-V3.2)"},
+                     [&](Fields& inner) { describe(inner, model.indexer); });
+    });
+    fields.section({"linear", "layers of linear attention by the delta rule, all but every full_every-th"},
+                   [&](Fields& inner) { describe(inner, model.linear); });
     fields.text({"pattern",
                  "kind of each layer, one letter per layer: M state space, - feed-forward, * attention; empty: every "
                  "layer has attention and a feed-forward"},
@@ -224,6 +290,9 @@ void complete(ModelSpec& model) {
     }
     if (model.latent.kv_rank > 0) {
         model.rotary = model.latent.rotary > 0;  // latent attention says itself what has a position
+    }
+    if (model.linear.key_heads == 0) {
+        model.linear.key_heads = model.linear.value_heads;
     }
     if (model.latent.value_dim == 0) {
         model.latent.value_dim = model.head_dim;

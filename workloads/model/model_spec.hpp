@@ -35,8 +35,9 @@ enum class LayerPart : std::uint8_t { whole, attention, feed_forward, state_spac
 
 /// What tells layers of one model apart.
 struct LayerKind {
-    bool experts = false;   ///< its feed-forward has routed experts
-    bool windowed = false;  ///< it attends through the window
+    bool experts = false;  ///< its feed-forward has routed experts
+    bool windowed =
+        false;  ///< it attends through the window, or is linear attention: one of those that full_every leaves
     LayerPart part = LayerPart::whole;
     [[nodiscard]] constexpr std::size_t index() const {
         return part == LayerPart::whole ? (experts ? 1U : 0U) + (windowed ? 2U : 0U)
@@ -61,6 +62,44 @@ struct LatentSpec {
     std::int64_t q_rank = 0;     ///< width that queries are compressed to; 0: not compressed
     std::int64_t rotary = 64;    ///< width of the part with position, beside head_dim
     std::int64_t value_dim = 0;  ///< width of a head's values; 0: head_dim
+};
+
+/// An indexer beside latent attention, which chooses the keys of each query (DeepSeek-V3.2, arXiv:2512.02556): its light heads score the
+/// one key that it caches of each token. Every tensor-parallel rank has all of it.
+struct IndexerSpec {
+    std::int64_t topk = 0;  ///< keys that a query attends to; 0: there is no indexer
+    std::int64_t heads = 64;
+    std::int64_t dim = 128;
+    [[nodiscard]] bool given() const { return topk > 0; }
+    /// B that it caches of a token: a key in 8 bits and its scale in 32.
+    [[nodiscard]] double cached_bytes() const { return static_cast<double>(dim + 4); }
+};
+
+/// Which recurrence layers of linear attention have: the gated delta net of Qwen3-Next (arXiv:2412.06464), whose heads decay as a whole,
+/// or Kimi delta attention (arXiv:2510.26692), whose channels do and whose gates are products of low rank.
+enum class LinearKind : std::uint8_t { gated_delta, kimi_delta };
+
+/// Layers of linear attention: a convolution, then the delta rule, which keeps a state of key_dim x value_dim for each head of values.
+struct LinearSpec {
+    LinearKind kind = LinearKind::gated_delta;
+    std::int64_t key_heads = 0;    ///< 0: as value_heads
+    std::int64_t value_heads = 0;  ///< 0: no layer is linear
+    std::int64_t key_dim = 128;
+    std::int64_t value_dim = 128;
+    std::int64_t convolution = 4;       ///< tokens that the convolution before the scan covers
+    std::int64_t chunk = 64;            ///< tokens that the scan takes together
+    Precision state = Precision::fp32;  ///< of a state between passes
+
+    [[nodiscard]] bool given() const { return value_heads > 0; }
+    /// Width of all keys, of all values, and of what goes through the convolution.
+    [[nodiscard]] double keys() const { return static_cast<double>(key_heads * key_dim); }
+    [[nodiscard]] double values() const { return static_cast<double>(value_heads * value_dim); }
+    [[nodiscard]] double convolved() const { return 2 * keys() + values(); }
+    /// B of a sequence's state in a layer: those of the heads, and the convolution's last tokens in 16 bits.
+    [[nodiscard]] double state_bytes() const {
+        return bytes_of(state) * static_cast<double>(value_heads * key_dim * value_dim) +
+               2 * convolved() * static_cast<double>(convolution - 1);
+    }
 };
 
 /// State-space layers (Mamba-2, arXiv:2405.21060): a head keeps a state of `head_dim` x `state` values along the sequence. Heads of a
@@ -133,8 +172,10 @@ struct ModelSpec {
     bool rotary = false;
     bool parallel_block = false;  ///< attention and FFN read the same norm and share one all-reduce
     std::int64_t window = 0;      ///< sliding-window attention; 0: full
-    std::int64_t full_every = 0;  ///< every so many layers attend to everything in spite of the window; 0: none
-    bool window_state = false;    ///< layers with the window keep a state as large as its keys and values instead
+    std::int64_t full_every =
+        0;  ///< every so many layers attend to everything, the others through the window or linearly; 0: none
+    bool window_state = false;  ///< layers with the window keep a state as large as its keys and values instead
+    bool output_gate = false;   ///< what attention adds up is multiplied by a gate of the token, a value each
     bool dropout = false;
     bool biases =
         false;  ///< of attention's and dense feed-forward products; like those of norms, their weights are not counted
@@ -143,6 +184,8 @@ struct ModelSpec {
     std::shared_ptr<const AttentionForm> form;  ///< as chosen; complete() makes it
     ExpertsSpec experts;
     LatentSpec latent;
+    IndexerSpec indexer;
+    LinearSpec linear;
     /// A letter for each layer, as Hugging Face's hybrid_override_pattern: M state space, - feed-forward, * attention. Empty: all have
     /// attention and a feed-forward.
     std::string pattern;
@@ -154,14 +197,18 @@ struct ModelSpec {
     [[nodiscard]] LayerPart part_of(std::int64_t layer) const;
     /// Layers that are this, alone or as a part.
     [[nodiscard]] std::int64_t layers_with(LayerPart part) const;
-    /// Layers with routed experts; layers that attend through a window.
+    /// Layers with routed experts; layers that attend through a window, or are linear; of them those that are linear.
     [[nodiscard]] std::int64_t expert_layers() const;
     [[nodiscard]] std::int64_t windowed_layers() const;
+    [[nodiscard]] std::int64_t linear_layers() const { return linear.given() ? windowed_layers() : 0; }
+    [[nodiscard]] bool is_linear(LayerKind kind) const { return kind.windowed && linear.given(); }
     [[nodiscard]] LayerKind kind_of(std::int64_t layer) const;
     /// Layers of a kind among `count` from `first` on.
     [[nodiscard]] std::int64_t layers_of(LayerKind kind, std::int64_t first, std::int64_t count) const;
-    /// Weights of attention, of one expert layer's routed experts, and of all else in its feed-forward.
+    /// Weights of attention in a layer of this kind, and in the mean over layers.
+    [[nodiscard]] double attention_parameters(LayerKind kind) const;
     [[nodiscard]] double attention_parameters() const;
+    /// Weights of one expert layer's routed experts, and of all else in its feed-forward.
     [[nodiscard]] double routed_parameters() const;
     [[nodiscard]] double unrouted_parameters() const;
     /// Width of all queries of a token with their part with position, and of all values that attention adds up.

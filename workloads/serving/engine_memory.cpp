@@ -51,11 +51,18 @@ double copied_values(const ModelSpec& model, double tensor) {
     const double hidden = whole(model.hidden);
     const double divided = 1 - 1 / tensor;
     const LatentSpec& latent = model.latent;
+    const IndexerSpec& indexer = model.indexer;
+    const double q = whole(latent.q_rank > 0 ? latent.q_rank : model.hidden);
+    const double chooses =
+        indexer.given()
+            ? (q * whole(indexer.heads * indexer.dim) + hidden * whole(indexer.heads + indexer.dim)) * divided
+            : 0;
     const double keys =
         latent.kv_rank > 0
             ? hidden * whole(latent.q_rank + latent.kv_rank + latent.rotary) * divided
             : 2 * hidden * model.kv_width() * (1 / cache_ranks(model, static_cast<std::int64_t>(tensor)) - 1 / tensor);
-    return keys * whole(model.layers) + hidden * whole(model.experts.count) * divided * whole(model.expert_layers());
+    return (keys + chooses) * whole(model.layers - model.linear_layers()) +
+           hidden * whole(model.experts.count) * divided * whole(model.expert_layers());
 }
 
 double stored_weights(const EngineSpec& engine, const PhaseSpec& phase, const ModelSpec& model,
@@ -139,7 +146,8 @@ RankMemory rank_memory(const EngineSpec& engine, const PhaseSpec& phase, const M
     out.graphs = engine.software.graph_sequences == 0
                      ? 0
                      : (layers - routed) * rules.layer_graphs.value + routed * rules.expert_graphs.value;
-    out.buffers = share * buffer_bytes(engine, phase, model);
+    const bool apart = !rules.hybrid && rules.rule != MemoryRule::sglang;  // states are no pages of the cache
+    out.buffers = share * (buffer_bytes(engine, phase, model) + (apart ? state_bytes_per_rank(model, phase) : 0));
     const double fraction = engine.memory_fraction;
     const double resident = out.weights + out.slots;
     const double graphs = rules.graphs_inside ? out.graphs : 0;
@@ -172,6 +180,12 @@ double CachePages::longest(double pages) const {
     return low * tokens;
 }
 
+double state_bytes_per_rank(const ModelSpec& model, const PhaseSpec& phase) {
+    return model.linear.given() ? whole(model.linear_layers()) * model.linear.state_bytes() / whole(phase.tensor) *
+                                      std::ceil(whole(phase.scheduler.max_sequences) / whole(phase.groups))
+                                : 0;
+}
+
 CachePages pages_of(const EngineSpec& engine, const PhaseSpec& phase, const ModelSpec& model, double share) {
     const double ranks = cache_ranks(model, phase.tensor);
     const double token = cache_bytes_per_token(model, engine.cache, engine.compression) / ranks;
@@ -190,15 +204,19 @@ CachePages pages_of(const EngineSpec& engine, const PhaseSpec& phase, const Mode
     const double least = std::min(full, windowed);
     const double most = std::max(full, windowed);
     const double layers = most < kNearlyEqual * least ? most : least;
-    const double layer_token = token / whole(model.layers);
+    const double layer_token = token / whole(model.layers - model.linear_layers());
+    const bool keeps_states = model.window_state || model.linear.given();
     out.full = std::ceil(full / layers);
-    (model.window_state ? out.states : out.windowed) = std::ceil(windowed / layers);
+    (keeps_states ? out.states : out.windowed) = std::ceil(windowed / layers);
     out.window = whole(model.window);
-    if (model.window_state) {
+    if (keeps_states) {
         constexpr double kMultiple = 16;
-        // A state is as large as the window's keys and values in 16 bits, and every rank has its part.
-        const double state = whole(model.window) * cache_bytes_per_token(model, Precision::bf16, {}) /
-                             whole(model.layers) / whole(phase.tensor);
+        // Every rank has its part of a state, which without `linear` is as large as the window's keys and values in 16 bits.
+        const double all =
+            model.linear.given()
+                ? model.linear.state_bytes()
+                : whole(model.window) * cache_bytes_per_token(model, Precision::bf16, {}) / whole(model.layers);
+        const double state = all / whole(phase.tensor);
         out.tokens = std::max(out.tokens, rounded_up(state / layer_token, kMultiple));
         out.state_pages = (engine.prefix_cache ? 2 : 1) + static_cast<double>(engine.speculation.tokens);
     }
@@ -236,7 +254,9 @@ EngineCache engine_cache(const EngineSpec& engine, const PhaseSpec& phase, const
                                        : std::floor(pages / page.groups()) * page.tokens;
     if (rules.rule == MemoryRule::sglang && model.windowed_layers() > 0) {
         const double part = whole(model.windowed_layers()) / whole(model.layers);
-        const double cost = model.window_state ? (1 - part) * (1 + kStateBytes) : 1 - part + kWindowTokens * part;
+        const double cost = model.linear.given() ? 1 + kStateBytes  // linear layers have no tokens in the pages
+                            : model.window_state ? (1 - part) * (1 + kStateBytes)
+                                                 : 1 - part + kWindowTokens * part;
         out.capacity = out.tokens = std::floor(pages * page.tokens / cost);
         out.concurrency = out.tokens / out.context;
     }

@@ -57,6 +57,9 @@ struct EngineCache {
     std::string refusal;     ///< why the engine does not start; empty: it does
 };
 
+/// B of the states of linear attention that a rank keeps for as many sequences as run at once, of all layers.
+[[nodiscard]] double state_bytes_per_rank(const ModelSpec& model, const PhaseSpec& phase);
+
 /// The pages of a cache that is one pool for all layers, or groups of them.
 [[nodiscard]] CachePages pages_of(const EngineSpec& engine, const PhaseSpec& phase, const ModelSpec& model,
                                   double share);

@@ -673,8 +673,9 @@ EngineLimits limits_of(const EngineSpec& engine, const PhaseSpec& phase, const M
         cache_bytes_per_token(model, engine.cache, engine.compression) * static_cast<double>(engine.block);
     // Per rank, of all layers: what a compressed cache has beside its blocks.
     const double buffers = kv_buffer_tokens(engine.compression) * cache_bytes_per_token(model, Precision::bf16) /
-                           cache_ranks(model, phase.tensor) * static_cast<double>(phase.scheduler.max_sequences) /
-                           static_cast<double>(phase.groups);
+                               cache_ranks(model, phase.tensor) * static_cast<double>(phase.scheduler.max_sequences) /
+                               static_cast<double>(phase.groups) +
+                           state_bytes_per_rank(model, phase);
     const double ranks = cache_ranks(model, phase.tensor);
     const double device_memory = device.memory.value;
     const Quantisation quantisation = engine.quantisation(device);

@@ -368,7 +368,7 @@ void describe_needs(Fields& fields, const ServingKind& s, const ClusterSpec& clu
     fields.needs("engine.scaling", experts && engine.experts.value_or(engine.weights) == Precision::fp8,
                  "a model with experts in fp8 (experts or weights)");
     for (const char* key : {"model.window", "model.full_every", "model.window_state"}) {
-        fields.needs(key, s.model.latent.kv_rank == 0 || engine.software.memory.hybrid,
+        fields.needs(key, s.model.latent.kv_rank == 0 || engine.software.memory.hybrid || s.model.linear.given(),
                      "attention that is not latent, or an engine with pages by kind of layer (memory.hybrid), where "
                      "requests are served");
     }

@@ -11,7 +11,7 @@ LayerOperations StandardAttention::before(const LayerContext& at) const {
     const double kv = model.kv_width() / at.shard.key_ranks;
     LayerOperations out;
     out.push_back(product_of("queries, keys and values", LayerRole::input, at.rows, static_cast<double>(model.hidden),
-                             q + 2 * kv));
+                             (model.output_gate ? 2 : 1) * q + 2 * kv));
     constexpr double kBoth = 2;  // queries and keys have kernels of their own
     if (model.query_key_norm == QueryKeyNorm::whole && at.shard.tensor > 1) {
         // Sums of squares, two numbers of 32 bits a token over all ranks, then the scaling.
@@ -35,8 +35,14 @@ LayerOperations StandardAttention::before(const LayerContext& at) const {
 }
 
 LayerOperations StandardAttention::after(const LayerContext& at) const {
-    return {product_of("output of attention", LayerRole::output, at.rows, at.model.q_width() / at.shard.tensor,
-                       static_cast<double>(at.model.hidden))};
+    const double q = at.model.q_width() / at.shard.tensor;
+    LayerOperations out;
+    if (at.model.output_gate) {
+        out.push_back({"gate of attention's output", LayerRole::activation, at.rows, 2 * q, q});
+    }
+    out.push_back(
+        product_of("output of attention", LayerRole::output, at.rows, q, static_cast<double>(at.model.hidden)));
+    return out;
 }
 
 Attention StandardAttention::attention(const LayerContext& at, const CoreShape& shape) {

@@ -8,6 +8,7 @@ extern const PolicyRow<AttentionForm> kStandardAttention;
 extern const PolicyRow<AttentionForm> kSinkAttention;
 extern const PolicyRow<AttentionForm> kBlockSparseAttention;
 extern const AttentionForm& kLatentAttention;
+extern const AttentionForm& kLinearAttention;
 extern const AttentionForm& kStateSpaceScan;
 
 const PolicyTable<AttentionForm>& attention_table() {
@@ -32,6 +33,9 @@ double computed_share(const ModelSpec& model, LayerKind kind) {
 const AttentionForm& attention_form(const ModelSpec& model, LayerKind kind) {
     if (kind.part == LayerPart::state_space) {
         return kStateSpaceScan;
+    }
+    if (model.is_linear(kind)) {
+        return kLinearAttention;
     }
     return model.latent.kv_rank > 0 ? kLatentAttention : model.form != nullptr ? *model.form : kUsual;
 }

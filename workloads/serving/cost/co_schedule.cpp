@@ -9,6 +9,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace orrery::serving {
 
@@ -144,9 +145,17 @@ const ModelStep::NanoLayer& ModelStep::nano_layer(std::uint32_t tokens, Mode mod
     }
     const ModelSpec& model = m_.model;
     const double own = std::ceil(tokens / static_cast<double>(m_.groups));
-    layer.out = program_of(after_attention(this->layer(own))).total();
-    const StepWork both = attention_products(own).total();
-    layer.in = both + (-1.0) * layer.out;
+    // A mean of layers that attend to everything and of linear ones, where there are such.
+    const auto linear = static_cast<double>(model.linear_layers()) / static_cast<double>(model.layers);
+    for (const auto& [windowed, share] : {std::pair(false, 1 - linear), std::pair(true, linear)}) {
+        if (share > 0) {
+            LayerContext at = this->layer(own);
+            at.kind.windowed = windowed;
+            const StepWork last = share * program_of(after_attention(at)).total();
+            layer.out += last;
+            layer.in += share * attention_products(own, windowed).total() + (-1.0) * last;
+        }
+    }
     layer.reduce = reduce(own);
     const auto routed = static_cast<double>(model.expert_layers()) / static_cast<double>(model.layers);
     layer.feed_forward = model.parallel_block ? StepWork() : norm(own).total();

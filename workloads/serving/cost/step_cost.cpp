@@ -67,13 +67,15 @@ StepWork AffineStep::work(const Batch& batch) {
 double cache_bytes_per_token(const ModelSpec& model, Precision cache, const KvCompressionSpec& compression) {
     if (compression.given) {
         return kv_bytes(compression, cache, model.kv_width(), static_cast<double>(model.head_dim)) *
-               static_cast<double>(model.layers);
+               static_cast<double>(model.layers - model.linear_layers());
     }
     double values = 0;
+    double indexed = 0;
     for (std::int64_t layer = 0; layer < model.layers; ++layer) {
         values += cached_values(model, model.kind_of(layer));
+        indexed += indexed_bytes(model, model.kind_of(layer));
     }
-    return values * bytes_of(cache);
+    return values * bytes_of(cache) + indexed;
 }
 
 double cache_ranks(const ModelSpec& model, std::int64_t tensor) {
@@ -250,10 +252,12 @@ StepProgram ModelStep::norm(double tokens) const {
     return program_of({LayerOperation{"norm", LayerRole::norm, tokens, hidden, hidden}});
 }
 
-StepProgram ModelStep::attention_products(double tokens) const {
+StepProgram ModelStep::attention_products(double tokens, bool windowed) const {
+    LayerContext at = layer(tokens);
+    at.kind.windowed = windowed;
     StepProgram out = norm(tokens);
-    out.add(program_of(before_attention(layer(tokens))));
-    out.add(program_of(after_attention(layer(tokens))));
+    out.add(program_of(before_attention(at)));
+    out.add(program_of(after_attention(at)));
     return out;
 }
 
@@ -329,7 +333,7 @@ ModelStep::Exchange ModelStep::price_exchange(double tokens, double group_tokens
 }
 
 StepProgram ModelStep::dense_layer(double tokens) const {
-    StepProgram out = attention_products(tokens);
+    StepProgram out = attention_products(tokens, false);
     out.add(norm(tokens));
     out.add(feed_forward(tokens, static_cast<double>(m_.model.ffn) / t_));
     return out;
@@ -342,7 +346,11 @@ StepProgram ModelStep::layers(double tokens, double own, Mode mode) const {
     const double dense = all - routed;
     StepProgram out;
     // The second norm of a layer, and both all-reduces; attention and feed-forward side by side share one of each.
-    out.add(attention_products(own), share_ * all);
+    const auto linear = static_cast<double>(model.linear_layers());
+    out.add(attention_products(own, false), share_ * (all - linear));
+    if (linear > 0) {
+        out.add(attention_products(own, true), share_ * linear);
+    }
     if (!model.parallel_block) {
         out.add(norm(own), share_ * all);
     }
@@ -410,16 +418,28 @@ StepWork ModelStep::one_attention(double sequences, double queries, double keys,
     shape.cache = m_.quantisation.cache;
     shape.page = m_.block;
     const Operation core = attention_core(at, shape);
-    const StepWork usual = priced(core);
+    StepWork usual = priced(core);
     const auto* heads = std::get_if<Attention>(&core);
-    return m_.compression.given && heads != nullptr ? compressed(*heads, usual) : usual;
+    if (m_.compression.given && heads != nullptr) {
+        return compressed(*heads, usual);
+    }
+    if (m_.model.indexer.given() || m_.model.linear.given()) {
+        for (const LayerOperation& one : beside_attention(at, shape)) {
+            usual += priced(*one.kernel);
+        }
+    }
+    return usual;
 }
 
 StepWork ModelStep::attention(double sequences, double queries, double keys) const {
+    const double full = static_cast<double>(m_.model.layers - m_.model.windowed_layers());
+    return share_ * (full > 0 ? full * one_attention(sequences, queries, keys, false) : StepWork()) +
+           windowed_attention(sequences, queries, keys);
+}
+
+StepWork ModelStep::windowed_attention(double sequences, double queries, double keys) const {
     const auto windowed = static_cast<double>(m_.model.windowed_layers());
-    const double full = static_cast<double>(m_.model.layers) - windowed;
-    return share_ * ((full > 0 ? full * one_attention(sequences, queries, keys, false) : StepWork()) +
-                     (windowed > 0 ? windowed * one_attention(sequences, queries, keys, true) : StepWork()));
+    return windowed > 0 ? share_ * windowed * one_attention(sequences, queries, keys, true) : StepWork();
 }
 
 StepWork ModelStep::head(std::uint32_t sequences, bool stays) {
@@ -511,11 +531,13 @@ StepWork ModelStep::kernels(const Batch& batch, StepProgram* out) {
         }
     }
     StepWork work;
+    StepWork pieces;         // attention of all prompts, one after another
+    StepWork linear_pieces;  // of it that of linear layers, where somebody asks
     // Of the prompts a group has whole ones: the busiest, for which all wait, has the longest or one more than others.
     const double together = std::ceil(prompts / groups);
     const double busiest = prompts > 0 ? together / prompts : 0;
     if (prompts > 0) {
-        StepWork sum;
+        StepWork& sum = pieces;
         double longest = 0;
         for (const BatchItem& item : batch.items) {
             if (item.tokens > 1) {
@@ -523,6 +545,9 @@ StepWork ModelStep::kernels(const Batch& batch, StepProgram* out) {
                 const double piece = all.seconds / together;
                 sum += {piece, piece, all.flops / together, all.bytes / together, all.done / together};
                 longest = std::max(longest, piece);
+                if (out != nullptr && m_.model.linear.given()) {
+                    linear_pieces += (1 / together) * windowed_attention(together, item.tokens, item.context);
+                }
             }
         }
         const double seconds = std::max(longest, sum.seconds * busiest);
@@ -530,20 +555,37 @@ StepWork ModelStep::kernels(const Batch& batch, StepProgram* out) {
     }
     const StepWork prompt_attention = work;
     StepProgram program;
+    const bool linear = m_.model.linear.given() && out != nullptr;
+    // Of this attention the part of linear layers stands by itself.
+    const auto note_attention = [&](const char* name, const char* linear_name, const StepWork& all, const StepWork& of,
+                                    const StepWork& part) {
+        const double share = linear && of.seconds > 0 ? part.seconds / of.seconds : 0;
+        program.add(name, StepClass::attention, (1 - share) * all);
+        if (share > 0) {
+            program.add(linear_name, StepClass::attention, share * all);
+        }
+    };
     const auto note = [&](const char* name, StepClass kind, const StepWork& one) {
         if (out != nullptr) {
             program.add(name, kind, one);
         }
         return one;
     };
-    note("attention of prompts", StepClass::attention, prompt_attention);
+    if (out != nullptr) {
+        note_attention("attention of prompts", "linear attention of prompts", prompt_attention, pieces, linear_pieces);
+    }
     const double running = std::max(1.0, decoding - batch.padded);
     const Mode mode = prompts > 0 ? Mode::prompts : coherent() ? Mode::stays : Mode::decodes;
     const bool stays = mode == Mode::stays;
     const double own = rank_tokens(decoding, stays);
     const double keys = std::max(1.0, context / running);
     if (decoding > 0) {
-        work += note("attention of decoding sequences", StepClass::attention, attention(own, 1, keys));
+        const StepWork all = attention(own, 1, keys);
+        work += all;
+        if (out != nullptr) {
+            note_attention("attention of decoding sequences", "linear attention of decoding sequences", all, all,
+                           linear ? windowed_attention(own, 1, keys) : StepWork());
+        }
     }
     if (batch.drafted > 0 && m_.draft_layers > 0 && m_.head) {
         const auto drafting = static_cast<std::uint32_t>(running);
@@ -615,7 +657,8 @@ StepProgram ModelStep::program(const Batch& batch) {
 StepWork ModelStep::with_host(const Batch& batch, StepWork work) const {
     IterationShape shape;
     shape.layers = share_ * static_cast<double>(m_.model.layers);
-    shape.latent_layers = m_.model.latent.kv_rank > 0 ? shape.layers : 0;
+    shape.latent_layers =
+        m_.model.latent.kv_rank > 0 ? share_ * static_cast<double>(m_.model.layers - m_.model.linear_layers()) : 0;
     shape.routed_layers = share_ * static_cast<double>(m_.model.expert_layers());
     const auto sequences = static_cast<double>(batch.items.size()) + batch.padded;
     double tokens = batch.padded + batch.drafted;

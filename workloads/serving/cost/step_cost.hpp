@@ -187,7 +187,8 @@ class ModelStep final : public StepCost {
     [[nodiscard]] StepWork priced(const LayerOperation& one) const;
     [[nodiscard]] StepProgram program_of(const LayerOperations& operations) const;
     [[nodiscard]] StepProgram norm(double tokens) const;
-    [[nodiscard]] StepProgram attention_products(double tokens) const;
+    /// `windowed`: of the layers that attend through the window, or linearly.
+    [[nodiscard]] StepProgram attention_products(double tokens, bool windowed) const;
     [[nodiscard]] StepProgram feed_forward(double tokens, double width) const;
     [[nodiscard]] StepProgram experts(double tokens, double group_tokens) const;
     /// To the experts of a layer on other attention groups, and back.
@@ -204,6 +205,8 @@ class ModelStep final : public StepCost {
     [[nodiscard]] StepProgram output_layer(double own) const;
     [[nodiscard]] StepWork price_adapters(double tokens, double adapters) const;
     [[nodiscard]] StepWork one_attention(double sequences, double queries, double keys, bool windowed) const;
+    /// Of all such layers; a part of attention().
+    [[nodiscard]] StepWork windowed_attention(double sequences, double queries, double keys) const;
 
     ServingModel m_;
     double t_;                                              ///< tensor-parallel degree

@@ -103,8 +103,8 @@ LayerBytes layer_bytes(const ModelSpec& model, const PlanSpec& plan, const Softw
         out.kept += feed_forward - out.again + (whole && !kind.experts ? tokens * inputs.adapter_bytes : 0);
     }
     // Scores, their softmax and its dropout: kept where nothing computes them again.
-    if (attends && plan.attention == AttentionKernel::unfused && plan.recompute != Recompute::selective &&
-        !modules.attention) {
+    if (attends && !model.is_linear(kind) && plan.attention == AttentionKernel::unfused &&
+        plan.recompute != Recompute::selective && !modules.attention) {
         out.kept += 5 * static_cast<double>(model.heads) * static_cast<double>(model.sequence) * tokens / t;
     }
     return out;

@@ -126,11 +126,18 @@ MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const Software
                   {{false, false, LayerPart::attention}, layers.attention},
                   {{false, false, LayerPart::feed_forward}, layers.feed_forward},
                   {{false, false, LayerPart::state_space}, layers.state_space}};
+    // A stage has the model's share of linear layers.
+    const double linear = static_cast<double>(model.linear_layers()) / static_cast<double>(model.layers);
     double working = 0;    // what the layer in work computes again
     double gradients = 0;  // between its products
     for (Row& row : rows) {
         if (row.count > 0) {
-            const LayerBytes one = layer_bytes(model, plan, software, row.kind);
+            LayerBytes one = layer_bytes(model, plan, software, row.kind);
+            if (linear > 0 && row.kind.part == LayerPart::whole) {
+                const LayerBytes other = layer_bytes(model, plan, software, {row.kind.experts, true});
+                one.kept += linear * (other.kept - one.kept);
+                one.again = std::max(one.again, other.again);
+            }
             row.kept = one.kept;
             working = std::max(working, one.again);
             if (moments) {

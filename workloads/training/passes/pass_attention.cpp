@@ -10,6 +10,12 @@ namespace orrery::training {
 PassProgram PassCost::attention_core(LayerKind kind, Direction direction) const {
     const bool backward = direction == Direction::backward;
     Writer out(backward ? Category::backward : Category::forward, *this);
+    if (model_.is_linear(kind) || model_.indexer.given()) {
+        write_beside_attention(out, kind, backward);
+    }
+    if (model_.is_linear(kind)) {
+        return out.program();
+    }
     if (documents_ != nullptr) {
         write_documents(out, kind, backward);
         return out.program();
@@ -52,6 +58,32 @@ PassProgram PassCost::attention_core(LayerKind kind, Direction direction) const 
         write_context(out, kind, backward);
     }
     return out.program();
+}
+
+// An indexer's scores and choice; of linear attention all kernels. Over packed documents as over one sequence.
+void PassCost::write_beside_attention(Writer& out, LayerKind kind, bool backward) const {
+    const LayerContext at = layer_context(kind);
+    CoreShape shape;
+    shape.sequences = sequences_;
+    shape.queries = shape.keys = static_cast<double>(model_.sequence);
+    shape.backward = backward;
+    LayerOperations kernels = beside_attention(at, shape);
+    if (model_.is_linear(kind)) {
+        LayerOperation scan{core_name(model_, kind), LayerRole::core};
+        scan.kernel = model::attention_core(at, shape);
+        kernels.push_back(scan);
+        for (const LayerOperation& one : before_attention(at)) {
+            if (one.role == LayerRole::inner_norm) {
+                const double moved = 2 * one.values() * (backward ? 1.5 : 1);  // and the gradient
+                out.kernel(one.name, stream_slowdown_ * streaming(moved, one.launches), one.launches);
+            }
+        }
+    }
+    for (const LayerOperation& one : kernels) {
+        const bool streams = std::holds_alternative<Streaming>(*one.kernel);
+        out.kernel(one.name, (streams ? stream_slowdown_ : matrix_slowdown_) * alone(*one.kernel));
+        out.program().add_flops(one.flops());
+    }
 }
 
 // Each document attends to itself alone: those that are cut over ranks in rings, one kernel for all others. A kernel over documents of

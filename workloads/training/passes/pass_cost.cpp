@@ -364,6 +364,8 @@ PassProgram PassCost::layer_of(LayerKind kind, Direction direction, Part part, b
     const auto core = [&](int block) {
         if (block == 0 && scans) {
             write_state_space(out, backward);
+        } else if (block == 0 && model_.is_linear(kind)) {
+            out.program().append(attention_core(kind, direction));
         } else if (block == 0) {
             stream("rotary embedding", bytes.rotary, 2);
             stream("norm of queries and keys", bytes.query_key_norm, 2);

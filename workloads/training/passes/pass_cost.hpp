@@ -204,6 +204,7 @@ class PassCost {
     /// Of the passes of a stage, those that are paired.
     [[nodiscard]] static double share_of_pairs(const PlanSpec& plan);
     [[nodiscard]] PassProgram attention_core(LayerKind kind, Direction direction) const;
+    void write_beside_attention(Writer& out, LayerKind kind, bool backward) const;
     [[nodiscard]] PassProgram embedding(Direction direction) const;
     [[nodiscard]] PassProgram head(Direction direction, Part part = Part::whole) const;
     // Of one block, or of all blocks that run side by side.

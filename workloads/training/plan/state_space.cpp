@@ -8,6 +8,18 @@ namespace orrery::training {
 
 PlanProblems state_space_problems(const ModelSpec& model, const PlanSpec& plan) {
     PlanProblems out;
+    if (model.linear.given()) {
+        const LinearSpec& linear = model.linear;
+        if (plan.context > 1) {
+            out.refused.emplace_back(
+                "context above 1 with linear attention is not modelled: its states go on from token to token");
+        }
+        if (linear.key_heads % plan.tensor != 0 || linear.value_heads % plan.tensor != 0) {
+            out.unfit.push_back(
+                fmt::format("tensor {} must divide the {} heads of keys and {} of values of linear attention",
+                            plan.tensor, linear.key_heads, linear.value_heads));
+        }
+    }
     if (!model.hybrid()) {
         return out;
     }

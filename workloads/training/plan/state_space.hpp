@@ -12,7 +12,7 @@
 
 namespace orrery::training {
 
-/// What is wrong with a plan for a hybrid; nothing for other models.
+/// What is wrong with a plan for a hybrid or for layers of linear attention; nothing for other models.
 [[nodiscard]] PlanProblems state_space_problems(const ModelSpec& model, const PlanSpec& plan);
 
 /// B that a state-space layer keeps for a token on all ranks of a tensor-parallel group, without what is before its norm and after
