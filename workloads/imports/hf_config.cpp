@@ -133,6 +133,15 @@ Latent latent_of(HfValues& config, std::int64_t hidden, std::int64_t heads) {
             head, head - rotary};
 }
 
+// The indexer of DeepSeek-V3.2 and GLM-5. DeepSeek-V4's looks at compressed keys.
+std::string indexer_of(HfValues& config, bool latent) {
+    if (!latent || config.whole({"kv_lora_rank"}) == 0 || config.whole({"index_topk"}) == 0) {
+        return "";
+    }
+    return fmt::format("{{topk: {}, heads: {}, dim: {}}}", config.whole({"index_topk"}),
+                       config.needed({"index_n_heads"}), config.needed({"index_head_dim"}));
+}
+
 // The encoder of models whose images have one size (LLaVA, InternVL): patches and, of all but SigLIP, a class token; InternVL puts
 // four patches side by side; the projector is as wide as the language model between its two products.
 std::string encoder_of(const Json& root, HfValues& all, HfValues vision, const std::string& hidden,
@@ -466,12 +475,15 @@ Imported read_config(const ImportInput& input) {
         {"parallel_block", config.flag("parallel_attn", type == "gptj" || type.rfind("cohere", 0) == 0) ? "true" : ""},
         {"window", number(sizes.window)},
         {"full_every", number(sizes.full_every)},
+        {"output_gate", sizes.output_gate ? "true" : ""},
         {"query_key_norm", one_of(type, {"qwen3", "qwen3_moe", "qwen3_vl_text", "qwen3_vl_moe_text", "qwen3_next",
                                          "qwen3_5_text", "qwen3_5_moe_text"})
                                ? "heads"
                                : ""},
         {"experts", experts},
-        {"latent", latent.text}};
+        {"latent", latent.text},
+        {"indexer", indexer_of(config, latent.cached > 0)},
+        {"linear", sizes.linear}};
     if (!sizes.pattern.empty()) {
         lines.emplace_back("pattern", fmt::format("\"{}\"", sizes.pattern));
         lines.emplace_back("state_space", sizes.state_space);

@@ -35,7 +35,8 @@ const std::vector<FlagGroup>& hf_key_groups() {
          "embedding_initializer_range summary_type summary_use_proj summary_activation summary_first_dropout "
          "summary_proj_to_labels scale_init residual_scale z_loss aux_loss_free_bias_update_rate"},
         {true, "constants and positions",
-         "rms_norm_eps layer_norm_eps layer_norm_epsilon norm_eps norm_epsilon hc_eps rope_theta rope_scaling "
+         "indexer_rope_interleave rms_norm_eps layer_norm_eps layer_norm_epsilon norm_eps norm_epsilon hc_eps "
+         "rope_theta rope_scaling "
          "rope_parameters rope_local_base_freq rope_interleave rope_type rotary_dim rotary_pct rotary_emb_base "
          "partial_rotary_factor original_max_position_embeddings initial_context_length max_sequence_length "
          "compress_rope_theta swiglu_limit swiglu_limits swiglu_alpha logits_scaling logit_scale embedding_multiplier "
@@ -83,9 +84,11 @@ const std::vector<FlagGroup>& hf_key_groups() {
          "mtp_use_dedicated_embeddings mtp_layers_block_type num_mtp_layers mtp_loss_scaling_factor mtp_num_layers "
          "n_predict add_mtp mtp_replicate_modules mtp_hybrid_override_pattern mtp_lossweight "
          "num_mtp_predict_layers"},
-        {false, "the indexer of sparse attention: every token attends to all before it",
-         "index_head_dim index_n_heads index_topk index_topk_freq index_topk_pattern indexer_rope_interleave "
-         "indexer_types index_skip_topk index_share_for_mtp_iteration sparse_attention_config"},
+        {false, "the indexer of sparse attention over keys that are not latent: every token attends to all before it",
+         "index_head_dim index_n_heads index_topk"},
+        {false, "layers that take what another's indexer chose: every layer has its own",
+         "index_topk_freq index_topk_pattern indexer_types index_skip_topk index_share_for_mtp_iteration"},
+        {false, "attention to chosen blocks of keys: every token attends to all before it", "sparse_attention_config"},
         {false, "a gate of latent attention's output", "mla_use_output_gate"},
         {false, "layers that share their caches with others: every layer has its own", "use_cla num_kv_shared_layers"},
         {false, "queries that are projected twice (multi-matrix factorisation)", "share_q_dim"},

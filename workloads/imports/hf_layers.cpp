@@ -47,6 +47,11 @@ class Layers {
                       "no_rope_layer_interval", "nope_layer_interval", "max_window_layers"});
         sizes_.window = width_of_window(uses);
         const auto full = std::count(uses.begin(), uses.end(), Use::full);
+        const bool gated = latent_ == 0 && config_.flag("attn_output_gate", config_.text("model_type") == "qwen3_next");
+        if (read_linear(uses, full)) {
+            sizes_.output_gate = gated;
+            return;
+        }
         if (full == sizes_.layers || sizes_.window == 0) {
             sizes_.window = 0;
         } else if (full > 0) {
@@ -59,10 +64,8 @@ class Layers {
             }
             note_states(uses);
             match_weights(weights / static_cast<double>(sizes_.layers));
-        } else if (config_.flag("attn_output_gate", false)) {
-            match_weights(attention_weights());
-            notes_.assumed(fmt::format("{} query heads, which gives attention the weights of its output's gate too",
-                                       sizes_.heads));
+        } else {
+            sizes_.output_gate = gated;
         }
     }
 
@@ -286,6 +289,26 @@ class Layers {
         const std::int64_t named = config_.whole({"mamba_dt_rank"});
         const double rank = named > 0 ? static_cast<double>(named) : std::ceil(hidden() / 16);
         return 3 * hidden() * width + width * (2 * rank + 2 * state);
+    }
+
+    // Gated delta nets (Qwen3-Next) and Kimi delta attention, beside layers of full attention.
+    bool read_linear(const std::vector<Use>& uses, std::int64_t full) {
+        const bool net = config_.whole({"linear_num_value_heads"}) > 0;
+        const bool kimi = !net && config_.map("linear_attn_config").has_value();
+        const auto linear = std::count(uses.begin(), uses.end(), Use::linear);
+        if ((!net && !kimi) || full == 0 || linear == 0 || linear + full != sizes_.layers) {
+            return false;
+        }
+        place_full(uses, full);
+        const std::int64_t width = of_linear("linear_conv_kernel_dim", "short_conv_kernel_size", 4);
+        // vLLM keeps states in the format of activations where the file names none.
+        const std::string format = config_.text("mamba_ssm_dtype");
+        sizes_.linear =
+            fmt::format("{{kind: {}, key_heads: {}, value_heads: {}, key_dim: {}, value_dim: {}, convolution: {}{}}}",
+                        net ? "gated-delta" : "kimi-delta", linear_key_heads(), linear_heads(), linear_key(),
+                        linear_value(), width, format == "float32" || kimi ? "" : ", state: bf16");
+        sizes_.window = 0;
+        return true;
     }
 
     // Takes as many query heads as give a layer these weights; tensor-parallel degrees that divide the model's heads divide them too.

@@ -1,10 +1,11 @@
 #pragma once
 // Which layers of a Hugging Face model attend to what and have experts, as far as a description can say it.
 //
-// Claims: layers with a window or in chunks, the order of layers with experts. Layers that keep a state in place of keys and values (delta
-// nets, state-space and linear-attention layers, short convolutions) are priced as attention through a window whose keys and values are
-// as large as their state, with as many query heads as give attention the weights of those layers' projections: memory and weights are
-// right, and the time of their scan is that of a short attention. Each such choice is noted.
+// Claims: layers with a window or in chunks, gated delta nets and Kimi delta attention beside full attention, the order of layers with
+// experts. Other layers that keep a state in place of keys and values (state-space layers in models with experts, other linear attention,
+// short convolutions) are priced as attention through a window whose keys and values are as large as their state, with as many query
+// heads as give attention the weights of those layers' projections: memory and weights are right, and the time of their scan is that of a
+// short attention. Each such choice is noted.
 
 #include "workloads/imports/hf_values.hpp"
 
@@ -23,6 +24,8 @@ struct HfSizes {
     std::int64_t ffn = 0;       ///< 0: 4 x hidden
     std::int64_t window = 0;
     std::int64_t full_every = 0;
+    bool output_gate = false;
+    std::string linear;       ///< layers of linear attention, as one YAML value
     std::string pattern;      ///< of a hybrid that is described as one
     std::string state_space;  ///< its layers, as one YAML value
 };

@@ -64,18 +64,25 @@ TEST_CASE("windows of a config.json stand where its layers have them") {
 }
 
 TEST_CASE("layers with a state take its memory and the weights of their projections") {
-    // 6 of 8 layers: 8 states of 32 x 64 in 32 bits are 64 KiB, and a token has 2 x 2 x 32 values of 16 bits.
+    // 6 of 8 layers are gated delta nets.
     const Read delta =
         read(sizes(8, R"("full_attention_interval": 4, "linear_num_key_heads": 4, "linear_num_value_heads": 8,
         "linear_key_head_dim": 32, "linear_value_head_dim": 64, "linear_conv_kernel_dim": 4, "attn_output_gate": true)"));
-    CHECK(delta.model.window == 256);
+    CHECK(delta.model.window == 0);
     CHECK(delta.model.full_every == 4);
-    CHECK(says(delta.left_out, "6 linear-attention layers"));
+    CHECK(delta.model.linear_layers() == 6);
+    CHECK(delta.model.linear.value_dim == 64);
+    CHECK(delta.model.output_gate);
+    CHECK(!says(delta.left_out, "linear"));
     CHECK(!says(delta.left_out, "not understood"));
-    const double net = 256 * (2 * 128 + 3 * 512 + 2 * 8);
+    const double net = 256 * (2 * 128 + 3 * 512 + 2 * 8) + 4 * (2 * 128 + 512) + 64 + 2 * 8;
     const double full = 256 * (3 * 256 + 2 * 64);
-    CHECK(delta.model.attention_parameters() == doctest::Approx((6 * net + 2 * full) / 8).epsilon(0.06));
-    CHECK(delta.model.heads % 8 == 0);
+    CHECK(delta.model.attention_parameters() == doctest::Approx((6 * net + 2 * full) / 8));
+    CHECK(delta.model.heads == 8);
+    // Linear attention of another kind keeps its place: a window with the bytes of its state.
+    const Read other = read(sizes(8, R"("attn_type_list": [0, 0, 0, 1, 0, 0, 0, 1])"));
+    CHECK(other.model.window > 0);
+    CHECK(says(other.left_out, "6 linear-attention layers"));
     // Every second layer has experts, and every fourth attends; the others are state-space layers of 1996's kind.
     const Read jamba = read(sizes(8, R"("attn_layer_period": 4, "attn_layer_offset": 2, "expert_layer_period": 2,
         "expert_layer_offset": 1, "num_experts": 4, "num_experts_per_tok": 2, "mamba_d_state": 16, "mamba_expand": 2)"));
@@ -92,12 +99,22 @@ TEST_CASE("layers with a state take its memory and the weights of their projecti
     CHECK(nemotron.model.experts.ffn == 32);
     CHECK(says(nemotron.left_out, "4 state-space layers"));
     CHECK(says(nemotron.left_out, "experts' stream of 128"));
-    // Latent attention with delta layers keeps its heads.
+    // Kimi delta attention beside latent attention.
     const Read kimi =
         read(sizes(4, R"("kv_lora_rank": 32, "q_lora_rank": 64, "qk_nope_head_dim": 32, "qk_rope_head_dim": 16,
         "v_head_dim": 32, "linear_attn_config": {"full_attn_layers": [4], "num_heads": 8, "head_dim": 32})"));
     CHECK(kimi.model.heads == 8);
-    CHECK(kimi.model.window == 341);
+    CHECK(kimi.model.window == 0);
+    CHECK(kimi.model.linear_layers() == 3);
+    CHECK(kimi.model.linear.kind == LinearKind::kimi_delta);
+    CHECK(kimi.model.linear.key_dim == 32);
+    const Read sparse =
+        read(sizes(4, R"("kv_lora_rank": 32, "q_lora_rank": 64, "qk_nope_head_dim": 32, "qk_rope_head_dim": 16,
+        "v_head_dim": 32, "index_topk": 512, "index_n_heads": 16, "index_head_dim": 64)"));
+    CHECK(sparse.model.indexer.topk == 512);
+    CHECK(sparse.model.indexer.heads == 16);
+    CHECK(sparse.model.indexer.dim == 64);
+    CHECK(sparse.left_out.empty());
 }
 
 TEST_CASE("experts of a config.json stand in the layers that have them") {
