@@ -85,7 +85,8 @@ TEST_CASE("layers: weights of all operations are the parameters of every model p
         // A dense layer of a plain transformer: queries and output, keys and values, two or three matrices of its feed-forward.
         if (!model.hybrid() && model.latent.kv_rank == 0) {
             const auto d = static_cast<double>(model.head_dim);
-            const double attention = 2 * h * d * static_cast<double>(model.heads + model.kv_heads);
+            const double gate = model.output_gate ? static_cast<double>(model.heads) : 0;
+            const double attention = h * d * (2 * static_cast<double>(model.heads + model.kv_heads) + gate);
             const double ffn = (model.gated ? 3 : 2) * h * static_cast<double>(model.ffn);
             CHECK(product_weights(whole_layer(model, {}, LayerPhase::decode, 1)) == doctest::Approx(attention + ffn));
         }
@@ -118,13 +119,16 @@ TEST_CASE("layers: cached values of decoding steps are those that a served model
             return;  // serving refuses them
         }
         double sum = 0;
+        double indexed = 0;
         for (std::int64_t layer = 0; layer < model.layers; ++layer) {
-            for (const LayerOperation& one : whole_layer(model, model.kind_of(layer), LayerPhase::decode, 1)) {
+            const LayerKind kind = model.kind_of(layer);
+            for (const LayerOperation& one : whole_layer(model, kind, LayerPhase::decode, 1)) {
                 sum += one.cached;
             }
-            CHECK(cached_values(model, model.kind_of(layer)) > 0);
+            CHECK((cached_values(model, kind) > 0) != model.is_linear(kind));
+            indexed += indexed_bytes(model, kind);
         }
-        CHECK(2 * sum == cache_bytes_per_token(model, Precision::bf16));
+        CHECK(2 * sum + indexed == cache_bytes_per_token(model, Precision::bf16));
     });
 }
 
