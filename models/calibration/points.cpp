@@ -66,6 +66,8 @@ constexpr StreamingRow kStreaming[] = {{"rms_norm", StreamingKind::norm, 4, 6},
                                        {"rotary", StreamingKind::rotary, 4, 4},
                                        {"softmax", StreamingKind::softmax, 4, 6},
                                        {"embedding", StreamingKind::embedding, 4, 0},
+                                       {"convolution", StreamingKind::convolution, 4, 6},
+                                       {"convolution_update", StreamingKind::convolution_update, 16, 0},
                                        {"quantize", StreamingKind::quantize, 3, 0},
                                        {"cross_entropy", StreamingKind::loss, 2, 4},
                                        {"sampling", StreamingKind::sampling, 2, 0},
@@ -186,6 +188,36 @@ std::optional<Operation> operation_of(const TraceRow& row) {
         attention.rotary = row.dim("rotary", attention.rotary);
         attention.cache = cache;
         return attention;
+    }
+    if (row.op == "mla_sparse") {
+        LatentAttention attention;
+        attention.batch = row.dim("batch");
+        attention.queries = row.dim("queries");
+        attention.keys = row.dim("keys");
+        attention.heads = row.dim("heads");
+        attention.chosen = row.dim("chosen");
+        attention.cache = cache;
+        return attention;
+    }
+    if (row.op == "index_scores") {
+        IndexScores scores{row.dim("batch"), row.dim("queries"), row.dim("keys"), row.dim("heads"),
+                           row.dim("dim", 128)};
+        scores.precision = format->precision;
+        return scores;
+    }
+    if (row.op == "top_choice") {
+        return TopChoice{row.dim("rows"), row.dim("keys"), row.dim("chosen")};
+    }
+    if (row.op == "delta_scan" || row.op == "delta_update") {
+        DeltaScan scan;
+        scan.batch = row.dim("batch");
+        scan.queries = row.dim("queries", 1);
+        scan.key_heads = row.dim("key_heads");
+        scan.value_heads = row.dim("heads");
+        scan.key_dim = row.dim("key_dim", 128);
+        scan.value_dim = row.dim("value_dim", 128);
+        scan.channels = row.dim("channels") > 0;
+        return scan;
     }
     return streaming_of(row);
 }

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <string_view>
 
@@ -159,6 +160,90 @@ void read_mla(const PublicProfile& profile, TableReader& table, Trace& trace) {
             1000 * table.number("latency"), std::string(table.text("kernel_source")));
         if (!trace.rows.empty() && trace.rows.back().line == table.line() && narrow) {
             trace.rows.back().kv_dtype = "fp8";
+        }
+    }
+}
+
+// One row a kernel: the convolution, or the delta rule. Prompts of one token run kernels of their own, which no engine calls; `verify`
+// rows are of drafts, and `_qkv3` is three convolutions, eager ones of vLLM among them. Decodes that hold convolution and norm too are left.
+void read_delta(const PublicProfile&, TableReader& table, Trace& trace) {
+    while (table.next()) {
+        const std::string_view kernel = table.text("kernel_source");
+        const bool prompt = table.text("phase") == "context";
+        const bool channels = table.text("op_name") == "kda";
+        const double batch = table.number("batch_size", 1);
+        const double queries = table.number("seq_len", 1);
+        const double key_heads = table.number("num_k_heads", 1);
+        const double heads = table.number("num_v_heads", 1);
+        const double key = table.number("head_k_dim", 1);
+        const double value = table.number("head_v_dim", 1);
+        const double us = 1000 * table.number("latency");
+        const auto has = [&](std::string_view part) { return kernel.find(part) != std::string_view::npos; };
+        if ((prompt && queries < 2) || (!prompt && table.text("phase") != "generation") || has("_qkv3") ||
+            has("kda_decode") || has("kda_fused_decode")) {
+            continue;
+        }
+        const std::string library(kernel);
+        if (has("conv1d")) {
+            add(trace, table, prompt ? "convolution" : "convolution_update", "bf16",
+                {{"tokens", batch * (prompt ? queries : 1)}, {"hidden", 2 * key_heads * key + heads * value}}, us,
+                library);
+            continue;
+        }
+        Shape shape = {{"batch", batch}};
+        if (prompt) {
+            shape.emplace_back("queries", queries);
+        }
+        for (const auto& [name, size] :
+             {std::pair("key_heads", key_heads), std::pair("heads", heads), std::pair("key_dim", key),
+              std::pair("value_dim", value), std::pair("channels", channels ? 1.0 : 0.0)}) {
+            shape.emplace_back(name, size);
+        }
+        add(trace, table, prompt ? "delta_scan" : "delta_update", "bf16", std::move(shape), us, library);
+    }
+}
+
+// Kernels of an indexer and of attention to what it chose, of the sizes of GLM-5 (32 heads in the indexer) and DeepSeek-V4 (64, a key for
+// every four tokens). Rows of equal scores (`flat`) take the choice 2.4 times as long in the median, and no trained indexer has such.
+void read_sparse(const PublicProfile&, TableReader& table, Trace& trace) {
+    constexpr double kChosen = 2048;
+    const bool modes = table.has("score_mode");
+    while (table.next()) {
+        const std::string_view op = table.text("op_name");
+        const double batch = table.number("batch_size", 1);
+        const double queries = table.number("isl", 1);
+        const double keys = table.number("step") + queries;
+        const double us = 1000 * table.number("latency");
+        const std::string library(table.text("kernel_source"));
+        const bool paged = op.find("paged_mqa_logits") != std::string_view::npos;
+        if (paged == (queries > 1) && op.find("logits") != std::string_view::npos) {
+            continue;  // prompts of the one, decodes of the other
+        }
+        if (paged) {
+            constexpr double kCompressed = 4;
+            add(trace, table, "index_scores", "fp8",
+                {{"batch", batch},
+                 {"queries", 1},
+                 {"keys", std::max(1.0, std::floor(keys / kCompressed))},
+                 {"heads", 64}},
+                us, library);
+        } else if (op.find("mqa_logits") != std::string_view::npos) {
+            add(trace, table, "index_scores", "fp8",
+                {{"batch", batch}, {"queries", queries}, {"keys", keys}, {"heads", 32}}, us, library);
+        } else if (op.find("topk") != std::string_view::npos) {
+            if (modes && table.text("score_mode") == "flat") {
+                continue;
+            }
+            add(trace, table, "top_choice", "fp32", {{"rows", batch * queries}, {"keys", keys}, {"chosen", kChosen}},
+                us, library);
+        } else if (op.find("dsa_attn") != std::string_view::npos && queries > 1 && keys > kChosen) {
+            add(trace, table, "mla_sparse", "bf16",
+                {{"batch", batch},
+                 {"queries", queries},
+                 {"keys", keys},
+                 {"heads", table.number("num_heads", 1)},
+                 {"chosen", kChosen}},
+                us, library);
         }
     }
 }
@@ -415,6 +500,9 @@ const std::vector<ProfileReader>& readers() {
         {{"aic-context", "aiconfigurator context_attention_perf: causal prompts, ms"}, read_context_attention},
         {{"aic-generation", "aiconfigurator generation_attention_perf: decode steps, ms"}, read_generation_attention},
         {{"aic-mla", "aiconfigurator context_mla_perf and generation_mla_perf, ms"}, read_mla},
+        {{"aic-delta", "aiconfigurator gdn_perf and kda_perf: convolutions and the delta rule, ms"}, read_delta},
+        {{"aic-sparse", "aiconfigurator glm5_* and dsv4_paged_mqa_logits: an indexer and sparse attention, ms"},
+         read_sparse},
         {{"aic-moe", "aiconfigurator moe_perf: fused experts, even distribution only, ms"}, read_moe},
         {{"vidur-mlp", "Vidur mlp: products and streaming kernels of a layer, ms in whole us"}, read_vidur_mlp},
         {{"vidur-attention", "Vidur attention: prompts and decode steps, ms in whole us"}, read_vidur_attention},
