@@ -20,5 +20,7 @@ void validate_ceilings(const DataDirectory& data, const Terminal& terminal, Comp
 /// Prompt and token times of served models (validation/compute/passes.csv): kernels and all-reduces of one pass, summed.
 /// Nothing is fitted on these totals; what the host adds between kernels is not in the prediction.
 void validate_passes(const DataDirectory& data, const Terminal& terminal, bool points, Comparison& out);
+/// Sparse attention of a layer as a whole (validation/compute/modules.csv): its kernels, summed. Nothing is fitted on these.
+void validate_modules(const DataDirectory& data, const Terminal& terminal, bool points, Comparison& out);
 
 }  // namespace orrery::validation

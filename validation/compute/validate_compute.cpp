@@ -29,6 +29,15 @@ std::string kernel_name(KernelKind kind, KernelFormat format) {
                        kernel_format_names()[static_cast<std::size_t>(format)]);
 }
 
+/// Kinds of kernels whose mean errors are scores, first to last in the order of KernelKind.
+struct ScoredKinds {
+    const char* name;
+    KernelKind first, last;
+};
+constexpr ScoredKinds kScored[] = {{"latent", KernelKind::latent_prefill, KernelKind::latent_decode},
+                                   {"linear", KernelKind::convolution, KernelKind::kimi_decode},
+                                   {"indexer", KernelKind::index_prefill, KernelKind::sparse_prefill}};
+
 /// Targets on held-back rows of 20 us and more, in per cent.
 double target_of(const KernelFit& fit, const std::string& split) {
     const bool attention = is_prompt(fit.kind) || fit.kind == KernelKind::decode;
@@ -241,16 +250,19 @@ Comparison validate_compute(const DataDirectory& data, const Terminal& terminal,
     out.tables.push_back(held_back_table(fits));
     validate_ceilings(data, terminal, out);
     validate_passes(data, terminal, points, out);
+    validate_modules(data, terminal, points, out);
     validate_beside(data, terminal, points, out);
-    for (const char* split : {"sparse", "sibling", "layer"}) {
-        std::vector<double> means;
-        for (const auto& [device, fit] : fits) {
-            const bool latent = fit.kind == KernelKind::latent_prefill || fit.kind == KernelKind::latent_decode;
-            if (const auto found = fit.held_back.find(split); latent && found != fit.held_back.end()) {
-                means.push_back(found->second.mape);
+    for (const ScoredKinds& scored : kScored) {
+        for (const char* split : {"sparse", "sibling", "layer"}) {
+            std::vector<double> means;
+            for (const auto& [device, fit] : fits) {
+                const auto found = fit.held_back.find(split);
+                if (scored.first <= fit.kind && fit.kind <= scored.last && found != fit.held_back.end()) {
+                    means.push_back(found->second.mape);
+                }
             }
+            out.scores.push_back({fmt::format("{}_{}", scored.name, split), statistics_of(means).mape, "%"});
         }
-        out.scores.push_back({fmt::format("latent_{}", split), statistics_of(means).mape, "%"});
     }
     std::vector<double> errors;
     for (const ScatterPoint& point : out.points) {
