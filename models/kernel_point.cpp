@@ -112,7 +112,8 @@ std::optional<KernelPoint> point_of(const IndexScores& scores) {
     point.precision = scores.precision;
     point.flops = scores.flops();
     point.bytes = scores.bytes();
-    point.sizes = {scores.keys, scores.batch * scores.queries, 1, 1};
+    point.sizes = scores.decodes() ? std::array<double, 4>{scores.keys, scores.batch, 1, 1}
+                                   : std::array<double, 4>{scores.queries, scores.keys, scores.batch, 1};
     return point;
 }
 
@@ -229,8 +230,8 @@ const std::vector<std::string>& kernel_axes(KernelKind kind) {
                                                                               {"heads"},
                                                                               {"queries", "heads"},
                                                                               {"heads"},
-                                                                              {"keys", "rows"},
-                                                                              {"keys", "rows"},
+                                                                              {"queries", "keys", "batch"},
+                                                                              {"keys", "batch"},
                                                                               {"keys", "rows"},
                                                                               {"queries", "heads"}}};
     return kAxes[static_cast<std::size_t>(kind)];

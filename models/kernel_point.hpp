@@ -34,7 +34,7 @@ enum class KernelKind {
     delta_decode,        ///< axis: batch * heads of values
     kimi_prefill,        ///< of Kimi delta attention; axes as those of gated delta nets
     kimi_decode,         ///< likewise
-    index_prefill,       ///< axes: keys, batch * queries
+    index_prefill,       ///< axes: queries, keys, batch
     index_decode,        ///< axes: keys, batch
     choice,              ///< axes: keys, rows
     sparse_prefill,      ///< latent attention to chosen keys; axes: batch * queries, heads

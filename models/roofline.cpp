@@ -27,14 +27,17 @@ constexpr double kAttentionStart = 10e-6;
 // arXiv:2307.08691, section 4.1).
 constexpr double kFlash1Forward = 1.4;
 constexpr double kFlash1Backward = 2;
-// What kernels of an indexer, of choosing keys and of the delta rule reach where they were measured: medians of the starts and efficiencies
-// of their fits (models/data/kernels; the starts less a launch).
-constexpr double kIndexEfficiency = 0.4;
-constexpr double kChoiceEfficiency = 0.2;
-constexpr double kChoiceStart = 6e-6;
-constexpr double kScanEfficiency = 0.1;
-constexpr double kScanMemory = 0.5;
-constexpr double kScanStart = 20e-6;
+// What kernels of an indexer, of choosing keys and of the delta rule in chunks reach where they were measured: medians of the efficiencies and
+// of the starts, less a launch of 2 us, of their fits (models/data/kernels: index_prefill and choice on four devices; delta_prefill, those of
+// flash-linear-attention in Triton that SGLang runs, on six). Their arithmetic and their memory traffic do not overlap. Decoding runs at
+// the memory's rate.
+constexpr double kIndexEfficiency = 0.55;
+constexpr double kIndexMemory = 0.54;
+constexpr double kChoiceMemory = 0.33;
+constexpr double kChoiceStart = 3e-6;
+constexpr double kScanEfficiency = 0.05;
+constexpr double kScanMemory = 0.32;
+constexpr double kScanStart = 23e-6;
 // Mean error of a roofline with waves carried from one device to another (H100 to A100, B200: 17 to 18 %; A100 to H100:
 // 25 %), as a standard deviation of the logarithm.
 constexpr double kRooflineSpread = 0.25;
@@ -151,19 +154,27 @@ double Roofline::seconds_of(const LatentAttention& attention) const {
 }
 
 double Roofline::seconds_of(const IndexScores& scores) const {
-    const double compute = scores.flops() / (device_.matrix_flops(scores.precision) * kIndexEfficiency);
-    return device_.launch.value + std::max(compute, scores.bytes() / memory_rate());
+    if (scores.decodes()) {
+        return device_.launch.value + scores.bytes() / memory_rate();
+    }
+    const double own = device_.matrix_flops(scores.precision);
+    const double peak = own > 0 ? own : device_.flops_bf16.value;
+    return device_.launch.value + scores.flops() / (peak * kIndexEfficiency) +
+           scores.bytes() / (memory_rate() * kIndexMemory);
 }
 
 double Roofline::seconds_of(const TopChoice& choice) const {
-    return device_.launch.value + (device_.launch.value > 0 ? kChoiceStart : 0) +
-           choice.bytes() / (memory_rate() * kChoiceEfficiency);
+    const double start = device_.launch.value > 0 ? device_.launch.value + kChoiceStart : 0;
+    return start + choice.bytes() / (memory_rate() * kChoiceMemory);
 }
 
 double Roofline::seconds_of(const DeltaScan& scan) const {
-    const double start = device_.launch.value > 0 && !scan.decodes() ? kScanStart : 0;
-    const double compute = scan.flops() / (device_.flops_bf16.value * kScanEfficiency);
-    return device_.launch.value + start + std::max(compute, scan.bytes() / (memory_rate() * kScanMemory));
+    if (scan.decodes()) {
+        return device_.launch.value + scan.bytes() / memory_rate();
+    }
+    const double start = device_.launch.value > 0 ? device_.launch.value + kScanStart : 0;
+    return start + scan.flops() / (device_.flops_bf16.value * kScanEfficiency) +
+           scan.bytes() / (memory_rate() * kScanMemory);
 }
 
 double Roofline::streaming_start() const {

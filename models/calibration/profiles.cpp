@@ -1,6 +1,7 @@
 #include "models/calibration/profiles.hpp"
 
 #include "sim/base/input_file.hpp"
+#include "sim/device/operation.hpp"
 #include "sim/record/table_reader.hpp"
 
 #include <fmt/format.h>
@@ -234,7 +235,8 @@ void read_sparse(const PublicProfile&, TableReader& table, Trace& trace) {
             if (modes && table.text("score_mode") == "flat") {
                 continue;
             }
-            add(trace, table, "top_choice", "fp32", {{"rows", batch * queries}, {"keys", keys}, {"chosen", kChosen}},
+            const TopChoice choice = choice_of(batch, queries, keys, kChosen);
+            add(trace, table, "top_choice", "fp32", {{"rows", choice.rows}, {"keys", choice.keys}, {"chosen", kChosen}},
                 us, library);
         } else if (op.find("dsa_attn") != std::string_view::npos && queries > 1 && keys > kChosen) {
             add(trace, table, "mla_sparse", "bf16",

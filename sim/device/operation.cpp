@@ -88,11 +88,16 @@ double LatentAttention::flops() const {
 
 double LatentAttention::bytes() const {
     if (decodes() || sparse()) {
-        // The latent serves as key and value: read once, of a prompt's keys those that any query chose.
-        const double read = sparse() ? std::min(keys, queries * chosen) : keys;
+        // The latent serves as key and value: read once. Queries beside each other choose much the same keys.
+        const double read = sparse() ? chosen : keys;
         return batch * (bytes_of(cache) * read * (latent + rotary) + 2 * queries * heads * (2 * latent + rotary));
     }
     return 2 * batch * heads * (queries * (2 * head_dim + rotary) + keys * (2 * head_dim + rotary));
+}
+
+TopChoice choice_of(double batch, double queries, double keys, double chosen) {
+    const double least = std::max(chosen, keys - queries);
+    return {batch * (keys - least), (least + 1 + keys) / 2, chosen};
 }
 
 // Products of a token and head, those inside a chunk half by causality. Forward: keys with keys, both products of the inverse of what

@@ -163,12 +163,15 @@ struct IndexScores {
     }
 };
 
-/// The `chosen` largest of `keys` scores in 32 bits, for each of `rows`; places in 32 bits are written.
+/// The `chosen` largest of `keys` scores in 32 bits, the mean of `rows`; places in 32 bits are written.
 struct TopChoice {
     double rows = 1, keys = 1, chosen = 2048;
     [[nodiscard]] double flops() const { return 0; }
     [[nodiscard]] double bytes() const { return 4 * rows * (keys + chosen); }
 };
+
+/// Of `queries` tokens of each of `batch` sequences that end at `keys`, those with more before them than are chosen.
+[[nodiscard]] TopChoice choice_of(double batch, double queries, double keys, double chosen);
 
 /// Linear attention by the delta rule: each head of values keeps a state of key_dim x value_dim along a sequence, in which a
 /// token replaces what its key finds (Yang et al., "Parallelizing Linear Transformers with the Delta Rule", arXiv:2406.06484; with decays:

@@ -82,7 +82,7 @@ class Latent : public AttentionForm {
         if (shape.backward) {
             add("gradient of the indexer's scores", scores);
         } else if (shape.keys > topk) {
-            add("choice of keys", TopChoice{shape.sequences * shape.queries, shape.keys, topk});
+            add("choice of keys", choice_of(shape.sequences, shape.queries, shape.keys, topk));
         }
         return out;
     }
