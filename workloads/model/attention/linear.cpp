@@ -6,7 +6,8 @@
 // a head by another. Kimi delta attention makes its decays, a number a channel, and its gate by products through the width of a head,
 // whose first ones every tensor-parallel rank does whole. The convolution has no bias. Ranks share heads. Nothing of a layer grows with
 // the context. Training keeps what goes into the convolution, the scan and the norm.
-// Limits: unit norms of queries and keys are part of the scan's kernels; serving's kernels make decays inside.
+// Limits: unit norms of queries and keys are part of the scan's kernels; serving's kernels make decays inside; where prompts are computed apart
+// (engine.prefill), states are not sent with the cache.
 
 #include "workloads/model/attention_form.hpp"
 

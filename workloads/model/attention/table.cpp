@@ -7,12 +7,14 @@ namespace orrery::model {
 extern const PolicyRow<AttentionForm> kStandardAttention;
 extern const PolicyRow<AttentionForm> kSinkAttention;
 extern const PolicyRow<AttentionForm> kBlockSparseAttention;
+extern const PolicyRow<AttentionForm> kIndexedBlocks;
 extern const AttentionForm& kLatentAttention;
 extern const AttentionForm& kLinearAttention;
 extern const AttentionForm& kStateSpaceScan;
 
 const PolicyTable<AttentionForm>& attention_table() {
-    static const PolicyTable<AttentionForm> kTable = {&kStandardAttention, &kSinkAttention, &kBlockSparseAttention};
+    static const PolicyTable<AttentionForm> kTable = {&kStandardAttention, &kSinkAttention, &kBlockSparseAttention,
+                                                      &kIndexedBlocks};
     return kTable;
 }
 
@@ -24,10 +26,15 @@ double computed_share(const ModelSpec& model, LayerKind kind) {
         return 1;
     }
     CoreShape shape;
+    shape.heads = static_cast<double>(model.heads);
     shape.queries = shape.keys = static_cast<double>(model.sequence);
     const LayerContext at{model, kind, {}, LayerPhase::training, shape.queries};
     const auto flops = [](const Operation& core) { return std::get<Attention>(core).flops(); };
-    return flops(form.core(at, shape)) / flops(kUsual.core(at, shape));
+    double sum = flops(form.core(at, shape));
+    for (const LayerOperation& one : form.beside(at, shape)) {
+        sum += one.flops();
+    }
+    return sum / flops(kUsual.core(at, shape));
 }
 
 const AttentionForm& attention_form(const ModelSpec& model, LayerKind kind) {

@@ -423,10 +423,8 @@ StepWork ModelStep::one_attention(double sequences, double queries, double keys,
     if (m_.compression.given && heads != nullptr) {
         return compressed(*heads, usual);
     }
-    if (m_.model.indexer.given() || m_.model.linear.given()) {
-        for (const LayerOperation& one : beside_attention(at, shape)) {
-            usual += priced(*one.kernel);
-        }
+    for (const LayerOperation& one : beside_attention(at, shape)) {
+        usual += priced(*one.kernel);
     }
     return usual;
 }

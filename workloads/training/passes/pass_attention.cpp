@@ -10,9 +10,7 @@ namespace orrery::training {
 PassProgram PassCost::attention_core(LayerKind kind, Direction direction) const {
     const bool backward = direction == Direction::backward;
     Writer out(backward ? Category::backward : Category::forward, *this);
-    if (model_.is_linear(kind) || model_.indexer.given()) {
-        write_beside_attention(out, kind, backward);
-    }
+    write_beside_attention(out, kind, backward);
     if (model_.is_linear(kind)) {
         return out.program();
     }
