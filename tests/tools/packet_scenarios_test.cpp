@@ -51,37 +51,6 @@ TEST_CASE("a window that shrinks below what an acknowledgement tells of waits fo
     }
 }
 
-TEST_CASE(
-    "papers: where two runs are compared, their ratio is within its band, or expected.yaml says that it is short") {
-    const std::string root = std::string(ORRERY_SOURCE_DIR) + "/scenarios/papers";
-    std::size_t count = 0;
-    for (const auto& folder : std::filesystem::directory_iterator(root)) {
-        const YamlNode expected = load_yaml(folder.path().string() + "/expected.yaml");
-        const YamlNode* ratios = expected.find("ratios");
-        for (const YamlNode& row : ratios != nullptr ? ratios->items : std::vector<YamlNode>()) {
-            const auto number = [&](const char* key) {
-                double found = 0;
-                REQUIRE(parse_number(row.find(key)->scalar, found));
-                return found;
-            };
-            const auto metric_of = [&](const char* key) {
-                const std::string file = folder.path().string() + "/" + row.find(key)->scalar;
-                return value(summary_of(load_scenario(file, {}, test::data())), row.find("metric")->scalar);
-            };
-            const double ratio = metric_of("scenario") / metric_of("over");
-            const std::string text = fmt::format("{} of {} over {}: {:.4f}", row.find("metric")->scalar,
-                                                 row.find("scenario")->scalar, row.find("over")->scalar, ratio);
-            MESSAGE(text);
-            const bool inside = ratio >= number("low") && ratio <= number("high");
-            const YamlNode* status = row.find("status");
-            const bool said_short = status != nullptr && status->scalar.rfind("short", 0) == 0;
-            CHECK_MESSAGE(inside != said_short, text);
-            ++count;
-        }
-    }
-    CHECK(count >= 5);
-}
-
 TEST_CASE("the leaf-spine claim holds for random permutations and for all-to-all, not only for a shift") {
     const auto last = [&](const char* paths, const char* traffic) {
         return value(summary_of(test::scenario(network_for(traffic, fmt::format(", paths: {}", paths), 64))),

@@ -1,10 +1,10 @@
 // Published systems: the rules of their scoring, and that what their files call predicted is what the scenarios print.
 
+#include "tools/reference/papers.hpp"
 #include "tests/support/command.hpp"
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "tools/plan/capacity.hpp"
-#include "tools/reference/papers.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -73,8 +73,6 @@ class Prediction {
         return least;
     }
     [[nodiscard]] double metric(const std::string& file, const std::vector<std::string>& set) const {
-        RunOptions options;
-        options.check_memory = figure_.readings.empty();
         const std::int64_t seeds = std::max<std::int64_t>(figure_.seeds, 1);
         double sum = 0;
         for (std::int64_t seed = 1; seed <= seeds; ++seed) {
@@ -82,7 +80,7 @@ class Prediction {
             if (figure_.seeds > 0) {
                 s.seed = static_cast<std::uint64_t>(seed);
             }
-            const RunOutput out = run_scenario(s, model_cache(), options);
+            const RunOutput out = run_scenario(s, model_cache(), {});
             const Metric* found = out.summary.find(figure_.metric);
             REQUIRE_MESSAGE(found != nullptr, figure_.metric);
             sum += found->value;
@@ -96,8 +94,7 @@ class Prediction {
         options.attainment = figure_.attainment;
         options.seeds = static_cast<int>(figure_.seeds > 0 ? figure_.seeds : 2);
         options.tolerance = 0.05;
-        const Capacity found =
-            find_capacity(load_scenario(folder_ + "/" + file, set, data()), model_cache(), options);
+        const Capacity found = find_capacity(load_scenario(folder_ + "/" + file, set, data()), model_cache(), options);
         return figure_.per_gpu ? found.rate / static_cast<double>(found.gpus) : found.rate;
     }
     [[nodiscard]] double seconds_of_line() const {
@@ -157,10 +154,10 @@ std::size_t check_predictions(const Wanted& wanted) {
                 std::abs(now.low / figure.low - 1) <= 0.01 && std::abs(now.high / figure.high - 1) <= 0.01;
             CHECK_MESSAGE(figure.inside(now.low, now.high) == figure.inside(), text);
             if (update) {
-                changes[figure.predicted_mark.line] = {
-                    figure.predicted_mark.column, figure.readings.empty()
-                                                      ? fmt::format("{:.4g}", now.low)
-                                                      : fmt::format("[{:.4g}, {:.4g}]", now.low, now.high)};
+                changes[figure.predicted_mark.line] = {figure.predicted_mark.column,
+                                                       figure.readings.empty()
+                                                           ? fmt::format("{:.4g}", now.low)
+                                                           : fmt::format("[{:.4g}, {:.4g}]", now.low, now.high)};
             } else {
                 CHECK_MESSAGE(same, text);
             }
@@ -231,14 +228,16 @@ TEST_CASE("papers: a band is on the gain over a baseline, on the ratio of a shar
 
 TEST_CASE("papers: what breaks the rules of scoring is refused, all of it at once with its line") {
     CHECK(errors_of("claim: c\nfigures:\n"
-                    "  - {scenario: a.yaml, metric: mfu, published: 2, band: 0.1, headline: true, predicted: 2}\n") == "");
+                    "  - {scenario: a.yaml, metric: mfu, published: 2, band: 0.1, headline: true, predicted: 2}\n") ==
+          "");
     const std::string all = errors_of(
         "clam: c\nfigures:\n"
         "  - {scenario: a.yaml, metric: mfu, published: 2, band: 0.1, predicted: 3}\n"
         "  - {scenario: b.yaml, metric: mfu, published: 2, band: 0.1, predicted: 2}\n"
         "  - {scenario: a.yaml, over: a.yaml, metric: mfu, predicted: 2}\n"
         "  - {scenario: a.yaml, over: a.yaml, metric: mfu, sign: true, headline: true, predicted: 2}\n"
-        "  - {scenario: a.yaml, over: a.yaml, metric: mfu, published: 2, band: half, predicted: 2, status: 'short: w'}\n"
+        "  - {scenario: a.yaml, over: a.yaml, metric: mfu, published: 2, band: half, predicted: 2, status: 'short: "
+        "w'}\n"
         "  - {scenario: a.yaml, metric: mfu, published: 2, predicted: two}\n"
         "  - {scenario: a.yaml, metric: mfu, published: 2, band: 0.1, predicted: 2, input: true, headline: true}\n");
     for (const char* said :

@@ -206,46 +206,6 @@ TEST_CASE("a scenario can come from standard input") {
               .text.find("\"iteration_time_s\"") != std::string::npos);
 }
 
-TEST_CASE("papers: each scenario is within its band, or its expected.yaml says that it falls short and why") {
-    const std::string root = std::string(ORRERY_SOURCE_DIR) + "/scenarios/papers";
-    std::size_t count = 0;
-    for (const auto& folder : std::filesystem::directory_iterator(root)) {
-        const YamlNode expected = load_yaml(folder.path().string() + "/expected.yaml");
-        const YamlNode* rows = expected.find("rows");
-        for (const YamlNode& row : rows != nullptr ? rows->items : std::vector<YamlNode>()) {
-            double measured = 0;
-            double band = 0;
-            REQUIRE(parse_number(row.find("iteration_time_s")->scalar, measured));
-            REQUIRE(parse_number(row.find("band")->scalar, band));
-            double low = 1e300;
-            double high = 0;
-            for (const YamlNode& variant : row.find("variants")->items) {
-                std::vector<std::string> overrides;
-                for (const YamlNode& assignment : variant.items) {
-                    overrides.push_back(assignment.scalar);
-                }
-                const Scenario s =
-                    load_scenario(folder.path().string() + "/" + row.find("scenario")->scalar, overrides, test::data());
-                RunOptions options;
-                options.check_memory = false;
-                const double seconds =
-                    run_scenario(s, test::model_cache(), options).summary.find("iteration_time_s")->value;
-                low = std::min(low, seconds);
-                high = std::max(high, seconds);
-            }
-            const bool inside = measured >= low * (1 - band) && measured <= high * (1 + band);
-            const YamlNode* status = row.find("status");
-            const bool said_short = status != nullptr && status->scalar.rfind("short", 0) == 0;
-            const std::string text = fmt::format("{}: published {} s, predicted {:.4g} to {:.4g} s, band {}",
-                                                 row.find("scenario")->scalar, measured, low, high, band);
-            MESSAGE(std::string(text + (inside ? "" : " SHORT")));
-            CHECK_MESSAGE(inside != said_short, text);
-            ++count;
-        }
-    }
-    CHECK(count >= 17);
-}
-
 TEST_CASE("out of memory: the levers that make it fit are named, and they do") {
     const std::string head =
         "orrery: 1\nkind: training\ncluster: {nodes: 2, node: dgx-a100-80g}\nsoftware: megatron-lm-2021\n";
