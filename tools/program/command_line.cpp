@@ -104,7 +104,7 @@ std::vector<ChoiceSpec> list_topics() {
     std::vector<ChoiceSpec> out;
     for (const char* topic :
          {"models", "nodes", "hosts", "devices", "softwares", "engines", "schedules", "schedulers", "routers",
-          "algorithms", "transports", "paths", "metrics", "scenarios", "formats", "fields"}) {
+          "algorithms", "transports", "paths", "metrics", "scenarios", "papers", "formats", "fields"}) {
         out.push_back({topic, ""});
     }
     return out;
@@ -498,9 +498,10 @@ const std::vector<CommandSpec>& command_table() {
          "[KIND]",
          0,
          1,
-         "names of presets, policies, scenarios, formats, metrics and fields; with --quiet the names alone",
-         {kData},
-         {"orrery list models", "orrery list engines --quiet"},
+         "names of presets, policies, scenarios, published systems, formats, metrics and fields; with --quiet the "
+         "names alone",
+         {kData, writes("json", "FILE", "write one list (\"-\": standard output)")},
+         {"orrery list models", "orrery list engines --quiet", "orrery list papers"},
          list_topics()},
         {"schema",
          "[KIND]",

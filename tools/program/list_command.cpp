@@ -3,6 +3,8 @@
 #include "sim/record/metric_table.hpp"
 #include "tools/program/command_line.hpp"
 #include "tools/program/commands.hpp"
+#include "tools/program/list_papers.hpp"
+#include "tools/program/outputs.hpp"
 #include "tools/reference/reference.hpp"
 #include "tools/terminal/terminal.hpp"
 #include "workloads/collective/algorithms/algorithm.hpp"
@@ -18,6 +20,7 @@
 #include "workloads/training/schedules/schedule.hpp"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <filesystem>
@@ -145,6 +148,19 @@ Rows metrics(const DataDirectory&) {
     return rows;
 }
 
+// Objects by the names of the columns.
+nlohmann::ordered_json json_of(const Topic& topic, const Rows& rows) {
+    auto out = nlohmann::ordered_json::array();
+    for (const auto& row : rows) {
+        nlohmann::ordered_json one;
+        for (std::size_t i = 0; i < row.size(); ++i) {
+            one[i < topic.header.size() ? topic.header[i] : i == 0 ? "name" : i == 1 ? "description" : "key"] = row[i];
+        }
+        out.push_back(one);
+    }
+    return out;
+}
+
 std::vector<Topic> topics() {
     return {{"models",
              "models (weights and cache in 16 bits)",
@@ -164,6 +180,7 @@ std::vector<Topic> topics() {
             policies("paths", "network.paths", packet::path_table()),
             {"metrics", "metrics (orrery help METRIC)", {"metric", "unit", "better", "meaning"}, metrics, false},
             {"scenarios", "scenarios", {}, scenarios},
+            {"papers", "published systems (scenarios/papers)", paper_columns(), paper_rows, false},
             {"formats", "formats", {}, formats},
             {"fields", "fields (orrery help KIND KEY)", {"key", "kind", "default", "meaning"}, fields, false}};
 }
@@ -175,12 +192,23 @@ int command_list(const CommandLine& line, const DataDirectory& data) {
     const std::string wanted = line.arguments.empty() ? "" : line.arguments[0];
     std::vector<std::string> known;
     bool found = false;
+    if (line.has("json") && wanted.empty()) {
+        throw ConfigError("'--json' is of one list: name its kind", ErrorCode::command_line);
+    }
     for (const Topic& topic : topics()) {
         known.push_back(topic.name);
         if (wanted.empty() ? !topic.overview : wanted != topic.name) {
             continue;
         }
         found = true;
+        if (line.has("json")) {
+            write_output(line, "json",
+                         topic.name == "papers" ? papers_json(read_papers(data))
+                                                : json_of(topic, topic.rows(data)).dump(1) + "\n");
+        }
+        if (line.text("json") == "-") {
+            continue;
+        }
         const Rows rows = topic.rows(data);
         if (line.quiet()) {  // names alone, for completions
             std::set<std::string> names;
@@ -192,6 +220,9 @@ int command_list(const CommandLine& line, const DataDirectory& data) {
         }
         terminal.heading(topic.heading);
         terminal.table(topic.header, rows);
+        if (topic.name == "papers") {
+            say("{}", paper_totals(read_papers(data)));
+        }
     }
     if (!found) {
         const std::string nearest = nearest_name(wanted, known);

@@ -83,10 +83,10 @@ class Keys {
         for (const YamlNode::Entry& entry : node_.entries) {
             if (std::find(known_.begin(), known_.end(), entry.key) == known_.end()) {
                 const std::string near = nearest_name(entry.key, known_);
-                errors_.push_back(entry.key_mark.error(
-                    fmt::format("unknown key '{}'{}", entry.key,
-                                near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)),
-                    ErrorCode::unknown_name));
+                errors_.push_back(
+                    entry.key_mark.error(fmt::format("unknown key '{}'{}", entry.key,
+                                                     near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)),
+                                         ErrorCode::unknown_name));
             }
         }
     }
@@ -137,8 +137,10 @@ void check_rules(Keys& keys, const PaperFigure& out, bool has_band) {
     wrong(out.half && (!out.over_baseline() || out.share), "band 'half' is of a gain over a baseline");
     wrong(out.headline && (out.sign || out.input), "the headline is neither a sign nor an input");
     wrong(out.metric.empty(), "a figure needs its 'metric': of a run, or 'capacity' or 'price'");
-    wrong((out.metric == "price") != (out.line > 0 && out.work > 0), "a price has the 'line' of its table and its 'work'");
-    wrong(!out.readings.empty() && (out.over_baseline() || !out.set.empty()), "readings stand for 'set', without baseline");
+    wrong((out.metric == "price") != (out.line > 0 && out.work > 0),
+          "a price has the 'line' of its table and its 'work'");
+    wrong(!out.readings.empty() && (out.over_baseline() || !out.set.empty()),
+          "readings stand for 'set', without baseline");
     const bool capacity = out.percentile != 0 || out.attainment != 0.9 || out.per_gpu || !out.limits.empty();
     wrong(capacity && out.metric != "capacity", "only a capacity has percentile, attainment, per_gpu and limits");
     const bool said = out.status.rfind("short: ", 0) == 0;
@@ -189,7 +191,8 @@ PaperFigure read_figure(const YamlNode& node, const std::string& folder, std::ve
     out.input = keys.flag("input");
     out.headline = keys.flag("headline");
     out.status = keys.text("status");
-    out.replay = !out.scenario.empty() && out.metric != "price" && is_replay((fs::path(folder) / out.scenario).string());
+    out.replay =
+        !out.scenario.empty() && out.metric != "price" && is_replay((fs::path(folder) / out.scenario).string());
     const std::size_t before = errors.size();
     read_predicted(keys, out);
     keys.end();
@@ -220,7 +223,8 @@ const char* grade_name(PaperGrade grade) {
 }
 
 const PaperFigure* Paper::headline() const {
-    const auto found = std::find_if(figures.begin(), figures.end(), [](const PaperFigure& one) { return one.headline; });
+    const auto found =
+        std::find_if(figures.begin(), figures.end(), [](const PaperFigure& one) { return one.headline; });
     return found == figures.end() ? nullptr : &*found;
 }
 
@@ -252,8 +256,8 @@ Paper read_paper(const std::string& folder) {
     for (const YamlNode& item : keys.items("figures")) {
         out.figures.push_back(read_figure(item, folder, errors));
     }
-    const auto headlines = std::count_if(out.figures.begin(), out.figures.end(),
-                                         [](const PaperFigure& one) { return one.headline; });
+    const auto headlines =
+        std::count_if(out.figures.begin(), out.figures.end(), [](const PaperFigure& one) { return one.headline; });
     if (out.claim.empty()) {
         keys.error(root.mark, "the 'claim' of the publication is needed");
     }

@@ -76,7 +76,7 @@ struct Paper {
     std::string folder;  ///< its path
     std::string claim;
     std::string baseline;  ///< engine, version and limits of what figures are held against
-    std::string partial;  ///< why no figure is the headline; empty: one is
+    std::string partial;   ///< why no figure is the headline; empty: one is
     std::vector<PaperFigure> figures;
 
     /// The figure of the claim, or nullptr.
