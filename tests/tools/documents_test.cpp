@@ -175,3 +175,7 @@ TEST_CASE("the tutorial's commands run, and print what it shows") {
 TEST_CASE("the README's commands run, and leave nothing in the checkout") {
     run_document("README.md");
 }
+
+TEST_CASE("the cookbook's commands run, and print what it shows") {
+    run_document("docs/cookbook.md");
+}
