@@ -2,8 +2,8 @@
 //
 // A block of "console" holds commands after "$ " (a line that ends in a backslash goes on) and below each the lines of its
 // output that the document shows: they must come in this order. A command that fails says so with "(exit code N)". A block of
-// "yaml" whose first line is "# NAME.yaml..." is that file. All of a document is one shell session in a folder of its own,
-// with a copy of the data that commands may change. With ORRERY_UPDATE_EXPECTED a shown line that is no more is replaced by the
+// "yaml" or "bash" whose first line is "# NAME.yaml..." or "# NAME.sh..." is that file. All of a document is one shell session
+// in a folder of its own, with a copy of the data that commands may change. With ORRERY_UPDATE_EXPECTED a shown line that is no more is replaced by the
 // line of the output that begins with the same word.
 
 #include "tests/support/command.hpp"
@@ -47,9 +47,9 @@ Document parse(const std::string& path) {
             file.clear();
             text.clear();
             goes_on = false;
-        } else if (block == "yaml ") {
+        } else if (block == "yaml " || block == "bash ") {
             std::smatch named;
-            if (text.empty() && std::regex_search(line, named, std::regex("^# ([a-z0-9-]+\\.yaml)"))) {
+            if (text.empty() && std::regex_search(line, named, std::regex("^# ([a-z0-9-]+\\.(yaml|sh))"))) {
                 file = named[1];
             }
             text += line + "\n";
