@@ -48,7 +48,7 @@ install_missing() {
 # What only some tests need, and the build does not: tried once, for at most five minutes, and never an error.
 install_for_tests() {
     local missing=() package as_root=()
-    for package in chromium chromium-driver slurm-wlm munge python3 python3-dev python3-venv pybind11-dev patchelf clang-format-14; do
+    for package in chromium chromium-driver slurm-wlm munge python3 python3-dev python3-venv pybind11-dev patchelf clang-format-14 mkdocs; do
         dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
     done
     [ "${#missing[@]}" -eq 0 ] && return 0
