@@ -3,6 +3,7 @@
 #include "tests/support/command.hpp"
 
 #include <map>
+#include <regex>
 #include <set>
 #include <vector>
 
@@ -52,9 +53,9 @@ Links check_links(const fs::path& site) {
             if (target.find(':') != std::string::npos) {
                 continue;  // elsewhere
             }
-            const fs::path file =
-                target.empty() || target == "." ? fs::path(path)
-                                                : (fs::path(path).parent_path() / target).lexically_normal();
+            const fs::path file = target.empty() || target == "."
+                                      ? fs::path(path)
+                                      : (fs::path(path).parent_path() / target).lexically_normal();
             ++out.count;
             const auto found = anchors.find(file.string());
             if (!fs::is_regular_file(file) ||
@@ -75,8 +76,38 @@ TEST_CASE("a page's link to a missing page, heading or picture is found") {
     (void)folder.file("b.html", R"(<h1 id="there">)");
     const Links links = check_links(folder.file(""));
     CHECK(links.count == 5);
-    CHECK(links.broken ==
-          std::vector<std::string>{"a.html -> b.html#nowhere", "a.html -> c.html", "a.html -> d.png"});
+    CHECK(links.broken == std::vector<std::string>{"a.html -> b.html#nowhere", "a.html -> c.html", "a.html -> d.png"});
+}
+
+TEST_CASE("the files that the documentation names are there, and the commits of its examples") {
+    const std::string root = ORRERY_SOURCE_DIR;
+    const std::regex span("`([^` ]+)`");
+    const bool history =
+        shell_command("cd " + root + " && test $(git rev-parse --is-shallow-repository) = false").code == 0;
+    std::size_t files = 0;
+    std::size_t commits = 0;
+    for (const auto& entry : fs::recursive_directory_iterator(root + "/docs")) {
+        if (entry.path().extension() != ".md") {
+            continue;
+        }
+        const std::string text = read(entry.path().string());
+        for (std::sregex_iterator at(text.begin(), text.end(), span); at != std::sregex_iterator(); ++at) {
+            const std::string name = (*at)[1];
+            const bool pattern = name.find("NAME") != std::string::npos;
+            if (std::regex_match(name, std::regex("[a-z]+/[A-Za-z0-9_/.-]*\\.(cpp|hpp|md|yaml|csv)")) && !pattern) {
+                CHECK_MESSAGE(fs::exists(root + "/" + name), entry.path().filename().string() << " names " << name);
+                ++files;
+            } else if (std::regex_match(name, std::regex("[0-9a-f]{8}"))) {
+                ++commits;
+                if (history) {
+                    CHECK_MESSAGE(shell_command("git -C " + root + " cat-file -e " + name + "^{commit}").code == 0,
+                                  name);
+                }
+            }
+        }
+    }
+    CHECK(files > 20);
+    CHECK(commits >= 9);
 }
 
 TEST_CASE("the documentation is built as pages, and its links lead somewhere") {
@@ -85,8 +116,8 @@ TEST_CASE("the documentation is built as pages, and its links lead somewhere") {
         return;
     }
     const Folder folder;
-    const Outcome out = shell_command(
-        fmt::format("{}/tools/docs {} {}", ORRERY_SOURCE_DIR, orrery_program(), folder.file("docs")));
+    const Outcome out =
+        shell_command(fmt::format("{}/tools/docs {} {}", ORRERY_SOURCE_DIR, orrery_program(), folder.file("docs")));
     REQUIRE_MESSAGE(out.code == 0, out.text);
     const fs::path site = folder.file("docs/site");
     const Links links = check_links(site);
