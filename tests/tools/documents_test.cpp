@@ -179,3 +179,12 @@ TEST_CASE("the README's commands run, and leave nothing in the checkout") {
 TEST_CASE("the cookbook's commands run, and print what it shows") {
     run_document("docs/cookbook.md");
 }
+
+TEST_CASE("the tutorials' commands run, and print what they show") {
+    std::size_t tutorials = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(std::string(ORRERY_SOURCE_DIR) + "/docs/tutorials")) {
+        run_document("docs/tutorials/" + entry.path().filename().string());
+        ++tutorials;
+    }
+    CHECK(tutorials >= 5);
+}
