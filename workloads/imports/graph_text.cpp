@@ -34,6 +34,11 @@ std::string rate_text(double rate) {
     return fmt::format("{} B/s", rate);
 }
 
+// Exact to the picosecond, in which runs count.
+std::string latency_text(double latency) {
+    return fmt::format("{} ns", static_cast<double>(std::llround(latency * 1e12)) / 1e3);
+}
+
 }  // namespace
 
 std::vector<ImportOption> graph_options() {
@@ -199,9 +204,9 @@ Imported GraphText::as_scenario(const ImportInput& input, const char* format, Im
         const bool from_host = vertices_[link.from].kind == Kind::host;
         const bool to_host = vertices_[link.to].kind == Kind::host;
         if (!from_host && !to_host) {
-            lines += fmt::format("      - {{from: {}, to: {}, link: {}, latency: {} s{}}}\n",
+            lines += fmt::format("      - {{from: {}, to: {}, link: {}, latency: {}{}}}\n",
                                  yaml_name(vertices_[link.from].name), yaml_name(vertices_[link.to].name),
-                                 rate_text(link.rate), link.latency,
+                                 rate_text(link.rate), latency_text(link.latency),
                                  link.count > 1 ? fmt::format(", count: {}", link.count) : "");
             continue;
         }
@@ -270,8 +275,8 @@ Imported GraphText::as_scenario(const ImportInput& input, const char* format, Im
         "# How long does it take until every host has sent 16 MiB to another one? Written by 'orrery import {}'.\n"
         "orrery: 1\nkind: network\ncluster:\n  hosts: {}\n  fabric:\n    kind: graph\n    link: {}\n{}    "
         "switches:\n{}",
-        format, hosts, rate_text(host_rate), host_latency >= 0 ? fmt::format("    latency: {} s\n", host_latency) : "",
-        switch_lines);
+        format, hosts, rate_text(host_rate),
+        host_latency >= 0 ? fmt::format("    latency: {}\n", latency_text(host_latency)) : "", switch_lines);
     out.text += (lines.empty() ? "" : "    links:\n" + lines) + "traffic: {pattern: permutation, size: 16 MiB}\n";
     out.scenario = true;
     out.use = "'orrery run' as it is, or its 'cluster:' in another scenario";

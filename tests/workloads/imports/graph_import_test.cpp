@@ -161,6 +161,7 @@ TEST_CASE("InfraGraph becomes a fabric: instances that compute are hosts, the ot
     CHECK(fabric.topology().links().size() == 2 * 4);
     CHECK(fabric.topology().links()[0].rate == doctest::Approx(50e9));
     CHECK(fabric.route(GpuId(0), GpuId(3), PathChoice::spray, 0).latency == doctest::Approx(2e-6 + 2 * 0.7e-6));
+    CHECK(out.text.find("latency: 700 ns}") != std::string::npos);  // as people write it
     CHECK(refused("infragraph", replaced(kInfra, "instance: \"leaf\"", "instance: \"laef\""))
               .find("did you mean 'leaf'?") != std::string::npos);
     CHECK(refused("infragraph", replaced(kInfra, "host[2:4]", "host[2:9]")).find("no slice within 4") !=
