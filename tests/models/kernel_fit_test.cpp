@@ -391,6 +391,19 @@ TEST_CASE("each reader of public profiles maps a sample onto the trace format an
          "op_name,mla_dtype,kv_cache_dtype,num_heads,batch_size,isl,step,latency,kernel_source\n"
          "mla_generation,bfloat16,bfloat16,128,4,1,511,0.05,default\n",
          1, "mla_decode"},
+        {"aic-delta",  // prompts of one token, drafts and three convolutions in one row stay out
+         "kernel_source,phase,op_name,batch_size,seq_len,num_k_heads,head_k_dim,num_v_heads,head_v_dim,latency\n"
+         "chunk_gated_delta_rule,context,gdn,2,512,16,128,32,128,0.1\nchunk_gated_delta_rule,context,gdn,2,1,16,128,32,"
+         "128,0.1\ncausal_conv1d_fn_qkv3,context,kda,2,512,96,128,96,128,0.1\nfused_recurrent_kda,verify,kda,2,4,96,"
+         "128,"
+         "96,128,0.1\ncausal_conv1d_update,generation,gdn,2,1,16,128,32,128,0.1\n",
+         2, "delta_scan"},
+        {"aic-sparse",  // of choices those among scores that differ; of scores of decoding those from pages
+         "op_name,batch_size,isl,step,num_heads,kernel_source,latency,score_mode\n"
+         "glm5_topk_module,4,16,4096,64,a,0.01,top_last\nglm5_topk_module,4,16,4096,64,a,0.02,flat\n"
+         "glm5_mqa_logits_module,4,1,4096,64,b,0.02,\ndsv4_paged_mqa_logits_module,4,1,4095,64,b,0.02,\n"
+         "glm5_dsa_attn_module,4,16,128,64,b,0.02,\n",
+         2, "top_choice"},
         {"aic-moe",
          "moe_dtype,num_tokens,hidden_size,inter_size,topk,num_experts,moe_tp_size,moe_ep_size,distribution,latency,"
          "kernel_source\nbfloat16,64,4096,14336,2,8,1,1,balanced,0.5,t\nbfloat16,64,4096,14336,2,8,1,1,power_law_1.2,0."

@@ -1,10 +1,12 @@
 // Layers of linear attention and indexers: weights, FLOPs, states and kernels in closed forms, in training and serving.
 
+#include "models/roofline.hpp"
 #include "sim/config/yaml_tree.hpp"
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 #include "tools/driver/kinds/serving.hpp"
 #include "tools/driver/kinds/training.hpp"
+#include "topologies/device_preset.hpp"
 #include "workloads/model/layer_program.hpp"
 #include "workloads/serving/cost/step_cost.hpp"
 #include "workloads/serving/engine_memory.hpp"
@@ -94,17 +96,12 @@ TEST_CASE("linear attention: the scan's FLOPs are those of its products, and its
     backward.backward = true;
     CHECK(backward.flops() / scan.flops() == doctest::Approx(2.65).epsilon(0.02));
     // A device prices the backward pass by the forward one.
-    const Roofline roof(test::device("h100-sxm"));
+    const Roofline roof(read_device("h100-sxm", test::data()));
     scan.trains = true;
     CHECK(roof.cost(backward).seconds.value() > 2 * roof.cost(scan).seconds.value());
 }
 
 TEST_CASE("linear attention: training has its kernels, and ranks share heads") {
-    const auto names = [](const char* text) {
-        const Scenario s = test::scenario(text);
-        return s.as<TrainingKind>().model;
-    };
-    (void)names;
     const std::string plan = "tensor: 2, data: 4, global_batch: 8, micro_batch: 1";
     const Scenario s = test::scenario(training_text(kLinear, plan));
     CHECK(s.as<TrainingKind>().model.linear_layers() == 3);

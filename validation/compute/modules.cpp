@@ -1,6 +1,7 @@
 #include "models/calibrated.hpp"
 #include "sim/config/yaml_tree.hpp"
 #include "sim/record/facts_table.hpp"
+#include "topologies/device_preset.hpp"
 #include "validation/compute/passes.hpp"
 #include "validation/statistics.hpp"
 #include "workloads/model/plain_operation.hpp"
