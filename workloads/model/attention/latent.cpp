@@ -13,9 +13,15 @@
 
 #include "workloads/model/attention_form.hpp"
 
+#include <algorithm>
+
 namespace orrery::model {
 
 namespace {
+
+// Heads that kernels of sparse prompts take at least; a rank with fewer fills up (FlashMLA's flash_mla_sparse_fwd takes 64 or 128: SGLang's
+// modules of GLM-5 take as long with 8 heads as with 64 but for their projections).
+constexpr double kSparseHeads = 64;
 
 class Latent : public AttentionForm {
   public:
@@ -110,7 +116,8 @@ class Latent : public AttentionForm {
         out.batch = shape.sequences;
         out.queries = shape.queries;
         out.keys = shape.keys;
-        out.heads = shape.heads;
+        const bool sparse = shape.queries > 1 && out.chosen > 0 && shape.keys > out.chosen;
+        out.heads = sparse ? std::max(shape.heads, kSparseHeads) : shape.heads;
         out.latent = static_cast<double>(model.latent.kv_rank);
         out.rotary = static_cast<double>(model.latent.rotary);
         out.head_dim = static_cast<double>(model.head_dim);
