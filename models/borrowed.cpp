@@ -10,7 +10,7 @@ namespace {
 thread_local BorrowedKernels* innermost = nullptr;
 
 // What users call the kinds of kernels that are named, and the mean error of whole tables of one device priced by the kernels of a
-// related one: 8 to 22 tables a kind from A6000 to GB300, `orrery validate compute --data DIR`, "tables priced by the kernels of another
+// related one: 8 to 22 tables a kind from A6000 to GB300, of linear attention 6 (some of another library), of indexers 2, `orrery validate compute --data DIR`, "tables priced by the kernels of another
 // device". Attention of training has no such pair but H100 and H200, and takes what prompts have.
 struct Named {
     KernelKind kind;
@@ -25,11 +25,13 @@ constexpr Named kNamed[] = {
     {KernelKind::latent_prefill, "latent attention of prompts", 0.08},
     {KernelKind::latent_decode, "latent attention of decoding", 0.06},
     {KernelKind::attention_forward, "attention of training", 0.29},
-    {KernelKind::delta_prefill, "linear attention of prompts", 0.25},
-    {KernelKind::delta_decode, "linear attention of decoding", 0.25},
-    {KernelKind::index_prefill, "an indexer's scores of prompts", 0.25},
-    {KernelKind::index_decode, "an indexer's scores of decoding", 0.25},
-    {KernelKind::sparse_prefill, "sparse attention of prompts", 0.25},
+    {KernelKind::delta_prefill, "linear attention of prompts", 0.37},
+    {KernelKind::delta_decode, "linear attention of decoding", 0.04},
+    {KernelKind::kimi_prefill, "Kimi delta attention of prompts", 0.44},
+    {KernelKind::kimi_decode, "Kimi delta attention of decoding", 0.05},
+    {KernelKind::index_prefill, "an indexer's scores of prompts", 0.11},
+    {KernelKind::choice, "an indexer's choice", 0.28},
+    {KernelKind::sparse_prefill, "sparse attention of prompts", 0.02},
 };
 
 }  // namespace
