@@ -102,6 +102,9 @@ TEST_CASE("linear attention: the scan's FLOPs are those of its products, and its
     // A device prices the backward pass by the forward one.
     const Roofline roof(read_device("h100-sxm", test::data()));
     scan.trains = true;
+    DeltaScan narrow = scan;
+    narrow.state = Precision::bf16;  // between passes of serving alone
+    CHECK(narrow.bytes() == scan.bytes());
     CHECK(roof.cost(backward).seconds.value() > 2 * roof.cost(scan).seconds.value());
 }
 
