@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <initializer_list>
 
 namespace orrery::serving {
 
@@ -406,17 +407,22 @@ StepWork ModelStep::uneven(std::uint32_t tokens, std::uint32_t own) {
     return entry->second;
 }
 
+static CoreShape seen_by(const ServingModel& m, double tensor, double sequences, double queries, double keys) {
+    CoreShape out;
+    out.sequences = sequences;
+    out.heads = static_cast<double>(m.model.heads) / tensor;
+    out.queries = queries;
+    out.keys = keys;
+    out.cache = m.quantisation.cache;
+    out.page = m.block;
+    return out;
+}
+
 StepWork ModelStep::one_attention(double sequences, double queries, double keys, bool windowed) const {
     LayerContext at = layer(sequences * queries);
     at.kind.windowed = windowed;
     at.phase = queries > 1 ? LayerPhase::prompt : LayerPhase::decode;
-    CoreShape shape;
-    shape.sequences = sequences;
-    shape.heads = static_cast<double>(m_.model.heads) / t_;
-    shape.queries = queries;
-    shape.keys = keys;
-    shape.cache = m_.quantisation.cache;
-    shape.page = m_.block;
+    const CoreShape shape = seen_by(m_, t_, sequences, queries, keys);
     const Operation core = attention_core(at, shape);
     StepWork usual = priced(core);
     const auto* heads = std::get_if<Attention>(&core);
@@ -529,8 +535,23 @@ StepWork ModelStep::kernels(const Batch& batch, StepProgram* out) {
         }
     }
     StepWork work;
-    StepWork pieces;         // attention of all prompts, one after another
-    StepWork linear_pieces;  // of it that of linear layers, where somebody asks
+    StepWork pieces;  // attention of all prompts, one after another
+    // Of it, where somebody asks: that of linear layers, and what indexers take.
+    StepWork linear_pieces;
+    StepWork indexed_pieces;
+    const double full = share_ * static_cast<double>(m_.model.layers - m_.model.windowed_layers());
+    const auto indexed = [&](double sequences, double queries, double at_keys) {
+        LayerContext at = layer(sequences * queries);
+        at.phase = queries > 1 ? LayerPhase::prompt : LayerPhase::decode;
+        StepWork sum;
+        for (const LayerOperation& one : beside_attention(at, seen_by(m_, t_, sequences, queries, at_keys))) {
+            sum += full * priced(*one.kernel);
+        }
+        return sum;
+    };
+    const auto linear_attention = [&](double sequences, double queries, double at_keys) {
+        return m_.model.linear.given() ? windowed_attention(sequences, queries, at_keys) : StepWork();
+    };
     // Of the prompts a group has whole ones: the busiest, for which all wait, has the longest or one more than others.
     const double together = std::ceil(prompts / groups);
     const double busiest = prompts > 0 ? together / prompts : 0;
@@ -543,8 +564,9 @@ StepWork ModelStep::kernels(const Batch& batch, StepProgram* out) {
                 const double piece = all.seconds / together;
                 sum += {piece, piece, all.flops / together, all.bytes / together, all.done / together};
                 longest = std::max(longest, piece);
-                if (out != nullptr && m_.model.linear.given()) {
-                    linear_pieces += (1 / together) * windowed_attention(together, item.tokens, item.context);
+                if (out != nullptr) {
+                    linear_pieces += (1 / together) * linear_attention(together, item.tokens, item.context);
+                    indexed_pieces += (1 / together) * indexed(together, item.tokens, item.context);
                 }
             }
         }
@@ -553,15 +575,22 @@ StepWork ModelStep::kernels(const Batch& batch, StepProgram* out) {
     }
     const StepWork prompt_attention = work;
     StepProgram program;
-    const bool linear = m_.model.linear.given() && out != nullptr;
-    // Of this attention the part of linear layers stands by itself.
-    const auto note_attention = [&](const char* name, const char* linear_name, const StepWork& all, const StepWork& of,
-                                    const StepWork& part) {
-        const double share = linear && of.seconds > 0 ? part.seconds / of.seconds : 0;
-        program.add(name, StepClass::attention, (1 - share) * all);
-        if (share > 0) {
-            program.add(linear_name, StepClass::attention, share * all);
+    // Parts of attention's time stand by themselves.
+    struct Part {
+        const char* name;
+        double seconds;
+    };
+    const auto note_attention = [&](const char* name, const StepWork& all, double seconds,
+                                    std::initializer_list<Part> parts) {
+        double rest = 1;
+        for (const Part& part : parts) {
+            const double share = seconds > 0 ? part.seconds / seconds : 0;
+            if (share > 0) {
+                program.add(part.name, StepClass::attention, share * all);
+                rest -= share;
+            }
         }
+        program.add(name, StepClass::attention, rest * all);
     };
     const auto note = [&](const char* name, StepClass kind, const StepWork& one) {
         if (out != nullptr) {
@@ -570,7 +599,9 @@ StepWork ModelStep::kernels(const Batch& batch, StepProgram* out) {
         return one;
     };
     if (out != nullptr) {
-        note_attention("attention of prompts", "linear attention of prompts", prompt_attention, pieces, linear_pieces);
+        note_attention(
+            "attention of prompts", prompt_attention, pieces.seconds,
+            {{"linear attention of prompts", linear_pieces.seconds}, {"indexer of prompts", indexed_pieces.seconds}});
     }
     const double running = std::max(1.0, decoding - batch.padded);
     const Mode mode = prompts > 0 ? Mode::prompts : coherent() ? Mode::stays : Mode::decodes;
@@ -581,8 +612,9 @@ StepWork ModelStep::kernels(const Batch& batch, StepProgram* out) {
         const StepWork all = attention(own, 1, keys);
         work += all;
         if (out != nullptr) {
-            note_attention("attention of decoding sequences", "linear attention of decoding sequences", all, all,
-                           linear ? windowed_attention(own, 1, keys) : StepWork());
+            note_attention("attention of decoding sequences", all, all.seconds,
+                           {{"linear attention of decoding sequences", linear_attention(own, 1, keys).seconds},
+                            {"indexer of decoding sequences", indexed(own, 1, keys).seconds}});
         }
     }
     if (batch.drafted > 0 && m_.draft_layers > 0 && m_.head) {
