@@ -12,6 +12,8 @@
 // prompt's, and the backward pass 2.5 times the work at 63/73 of the efficiency of forward.
 // A device whose kernels are those of one with far more arithmetic beside its memory (H20: H200) takes no longer than those with its own
 // memory's rate and the difference of arithmetic, as few rows leave tiles of slow units in part empty and no fit has seen that.
+// The backward pass of the delta rule takes as many times its forward pass as it has arithmetic. Kimi delta attention without kernels of its
+// own is priced by those of gated delta nets.
 // Experts that are wanted unequally take as many times the price of even choices as fits of rows by a power law have it for
 // the same or the nearest format. Where there are fewer choices than experts, the law of the sweeps leaves each an expert of its
 // own: there the ratio less one goes in proportion to the choices.

@@ -6,7 +6,8 @@
 // waves over the compute units, at the device's best measured matrix rate inside a tile (92 % of the peak where nobody
 // measured one); memory time moves every operand once at the device's measured streaming rate. Few outputs of a long sum
 // are computed in parts, whose sums move through the memory once more, where that is faster. Experts are products of their
-// own, with the average rows of an active one. Fused attention takes some microseconds however little it is.
+// own, with the average rows of an active one. Fused attention takes some microseconds however little it is. Scores of an indexer, its
+// choice and the delta rule of prompts run at shares of the peaks that they reach where they were measured (models/data/kernels).
 // Scope: every operation of sim/device/operation.hpp.
 // Limits: no L2 reuse, no clock model. Its spread is what a roofline with waves shows when it is carried to a
 // device it was not fitted on.
