@@ -15,14 +15,18 @@ void ClientTimeouts::start(std::uint64_t request) {
 void ClientTimeouts::on_done(std::uint64_t, Dispatcher&) {
     const std::uint64_t request = deadlines_.front().second;
     deadlines_.pop_front();
-    if (const auto place = places_.end(request); place) {
-        leave(place->first, place->second);
-    }
+    cancel(request);
     while (!deadlines_.empty() && !places_.contains(deadlines_.front().second)) {
         deadlines_.pop_front();
     }
     if (!deadlines_.empty()) {
         dispatcher_->delay(deadlines_.front().first - now(), 0, 0);
+    }
+}
+
+void ClientTimeouts::cancel(std::uint64_t request) {
+    if (const auto place = places_.end(request); place) {
+        leave(place->first, place->second);
     }
 }
 

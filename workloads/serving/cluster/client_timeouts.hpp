@@ -17,6 +17,8 @@ class ClientTimeouts final : public Part {
 
     /// A request has come: its client waits from now on.
     void start(std::uint64_t request);
+    /// A client leaves before its request is accounted for. Without effect after that.
+    void cancel(std::uint64_t request);
     void on_done(std::uint64_t token, Dispatcher& dispatcher) override;
 
   private:

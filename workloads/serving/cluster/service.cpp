@@ -2,6 +2,7 @@
 
 #include "sim/base/error.hpp"
 #include "workloads/serving/cluster/lifecycle.hpp"
+#include "workloads/serving/cluster/live_feed.hpp"
 
 #include <algorithm>
 
@@ -32,6 +33,7 @@ class ServiceRun::Service {
             out.push_back(frontend_.host());
         }
         out.push_back(&frontend_);
+        out.push_back(&feed_);
         return out;
     }
 
@@ -66,8 +68,8 @@ class ServiceRun::Service {
     Fleet fleet_{spec_, result_};
     Routing routing_{fleet_, spec_.router};
     RequestTimeline timeline_{spec_.timeline, result_};
-    RequestPlaces places_{spec_.timeout > 0};
     Frontend frontend_;
+    RequestPlaces places_{spec_.timeout > 0 || frontend_.live() != nullptr};
     Accounts accounts_;
     Transfers transfers_{spec_, fleet_, routing_, places_, timeline_, result_};
     std::optional<ExpertLoads> experts_ =
@@ -81,6 +83,7 @@ class ServiceRun::Service {
     Admission admission_{spec_,     fleet_,  routing_,  transfers_, mixing_, autoscaler_,
                          frontend_, places_, accounts_, timeouts_,  result_};
     Lifecycle lifecycle_{spec_, fleet_, routing_, pipelines_, transfers_, admission_, starter_, frontend_, result_};
+    LiveFeed feed_{frontend_.live(), fleet_, frontend_, timeouts_};
 };
 
 ServiceRun::ServiceRun(const ServiceSpec& spec, RequestSource& requests, const ServiceHooks& hooks,

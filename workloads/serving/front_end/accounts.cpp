@@ -4,7 +4,8 @@ namespace orrery::serving {
 
 Accounts::Accounts(const ServiceSpec& spec, bool closed, const ServiceHooks& hooks, Frontend& frontend,
                    RequestPlaces& places, RequestTimeline& timeline, ServiceResult& result)
-    : hooks_(hooks),
+    : spec_(spec),
+      hooks_(hooks),
       frontend_(frontend),
       places_(places),
       timeline_(timeline),
@@ -52,9 +53,7 @@ void Accounts::refuse(const Request& request, std::uint64_t id) {
     sequence.output = request.output;
     sequence.adapter = request.adapter;
     sequence.session = request.session;
-    if (hooks_.ended) {
-        hooks_.ended(sequence, Ending::refused, now());
-    }
+    say_end(sequence, Ending::refused);
     leave_unserved(sequence);
 }
 
@@ -68,9 +67,20 @@ void Accounts::give_up(std::uint32_t replica, const Sequence& sequence, Ending h
 // The timeline and whoever looks on are told.
 void Accounts::note(std::uint32_t replica, const Sequence& sequence, Ending how) {
     timeline_.end(replica, sequence, now());
+    say_end(sequence, how);
+}
+
+void Accounts::say_end(const Sequence& sequence, Ending how) {
     if (hooks_.ended) {
         hooks_.ended(sequence, how, now());
     }
+    if (frontend_.live() != nullptr) {
+        frontend_.live()->ended(sequence.turn, sequence.generated, how, now());
+    }
+}
+
+void Accounts::tell(const Sequence& sequence, SimTime at) {
+    frontend_.live()->token(sequence, at, spec_.stream_interval, spec_.first_token == FirstToken::decode);
 }
 
 void Accounts::leave_unserved(const Sequence& sequence) {

@@ -24,7 +24,11 @@ class Accounts final : public Part {
     /// An engine gives the next token of a sequence.
     void token(Sequence& sequence) {
         FrontEndHost* const host = frontend_.host();
-        metrics_.token(sequence, host == nullptr ? now() : host->stream());
+        const SimTime at = host == nullptr ? now() : host->stream();
+        metrics_.token(sequence, at);
+        if (frontend_.live() != nullptr) {
+            tell(sequence, at);
+        }
     }
     /// It has given all of them.
     void answer(std::uint32_t replica, const Sequence& sequence);
@@ -40,12 +44,15 @@ class Accounts final : public Part {
         std::uint32_t replica = 0;
         Sequence sequence;
     };
+    void tell(const Sequence& sequence, SimTime at);
     void answered(std::uint32_t replica, const Sequence& sequence);
     void note(std::uint32_t replica, const Sequence& sequence, Ending how);
+    void say_end(const Sequence& sequence, Ending how);
     void leave_unserved(const Sequence& sequence);
     void settle(const Sequence& sequence, bool served);
     void stop_if_enough();
 
+    const ServiceSpec& spec_;
     const ServiceHooks& hooks_;
     Frontend& frontend_;
     RequestPlaces& places_;

@@ -21,7 +21,7 @@ void Frontend::await_next() {
     while (!all_sent_ && (clients == 0 ? coming_.empty() : arrived_ + on_way() - settled_ < clients)) {
         Request request;
         if (!requests_.next(request) || past_load(clients > 0 ? now() : request.arrival)) {
-            all_sent_ = true;
+            all_sent_ = live_ == nullptr || live_->closed();
             return;
         }
         if (clients > 0) {
@@ -68,6 +68,9 @@ void Frontend::send(Request request) {
 
 void Frontend::pass_on(const Request& request) {
     const std::uint64_t id = arrived_++;
+    if (live_ != nullptr) {
+        live_->entered(request.turn, id);
+    }
     arrives_(request, id);
     if (hooks_.progress && !spec_.steady.wanted && arrived_ % kProgressEvery == 0) {
         const double at = now().seconds();

@@ -11,6 +11,7 @@
 // Validated by tests/workloads/serving_clients_test.cpp and serving_turns_test.cpp.
 
 #include "workloads/serving/front_end/front_end_host.hpp"
+#include "workloads/serving/front_end/live_requests.hpp"
 #include "workloads/serving/metrics/hooks.hpp"
 #include "workloads/serving/service_spec.hpp"
 
@@ -26,7 +27,7 @@ class Frontend final : public Part {
   public:
     /// All arguments outlive this.
     Frontend(const ServiceSpec& spec, RequestSource& requests, const ServiceHooks& hooks, ServiceResult& result)
-        : spec_(spec), requests_(requests), hooks_(hooks) {
+        : spec_(spec), requests_(requests), hooks_(hooks), live_(dynamic_cast<LiveRequests*>(&requests)) {
         std::size_t front_ends = 0;
         for (const PoolSpec& pool : spec.pools) {
             front_ends += pool.role != Role::decode ? pool.replicas : 0;
@@ -51,9 +52,13 @@ class Frontend final : public Part {
     /// No more requests are wanted: what is on its way still comes.
     void close() { closed_ = all_sent_ = true; }
     /// Nothing is left, and nothing will come.
-    [[nodiscard]] bool all_settled() const {
-        return all_sent_ && on_way() == 0 && returning_.taken() == 0 && settled_ == arrived_;
-    }
+    [[nodiscard]] bool all_settled() const { return all_sent_ && idle(); }
+    /// Nothing is under way, but something may come.
+    [[nodiscard]] bool idle() const { return on_way() == 0 && returning_.taken() == 0 && settled_ == arrived_; }
+    /// Null: all requests are known beforehand.
+    [[nodiscard]] LiveRequests* live() const { return live_; }
+    /// The source may know more requests now, or that none will come.
+    void resume() { await_next(); }
     /// Requests that have come to the engines.
     [[nodiscard]] std::uint64_t arrived() const { return arrived_; }
     /// When the last request was accounted for.
@@ -74,6 +79,7 @@ class Frontend final : public Part {
     const ServiceSpec& spec_;
     RequestSource& requests_;
     const ServiceHooks& hooks_;
+    LiveRequests* live_;
     std::function<void(const Request&, std::uint64_t)> arrives_;
     std::optional<FrontEndHost> host_;
     std::deque<Request> coming_;  ///< sent, and not at an engine (or at the host of the front end) yet
