@@ -4,12 +4,12 @@
 #include "sim/base/text.hpp"
 #include "tools/program/command_tools.hpp"
 #include "tools/program/shallow_json.hpp"
+#include "tools/service/http_server.hpp"
 #include "tools/service/openapi.hpp"
 #include "tools/service/page.hpp"
 
 #include <fmt/format.h>
 #include <httplib.h>
-#include <sys/socket.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -29,7 +29,6 @@ using httplib::Request;
 using httplib::Response;
 
 constexpr std::size_t kThreads = 48;  // connections that are served at once
-constexpr int kMostUnaccepted = 512;  // connections that wait for one of these
 constexpr int kMostStreams = 16;      // of them, those that follow events
 constexpr int kMostSynchronous = 16;  // and those that wait for a command
 constexpr std::size_t kMostBody = 16U << 20U;
@@ -50,15 +49,6 @@ void refuse(Response& response, int status, const std::string& message) {
     answer(response, status, {{"errors", Json::array({{{"message", message}}})}});
 }
 
-// Equal times for all wrong tokens of one length.
-bool same(const std::string& a, const std::string& b) {
-    unsigned difference = a.size() == b.size() ? 0U : 1U;
-    for (std::size_t i = 0; i < a.size() && i < b.size(); ++i) {
-        difference |= static_cast<unsigned>(static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]));
-    }
-    return difference == 0;
-}
-
 // Holds one of a few places while it lives.
 class Place {
   public:
@@ -71,12 +61,6 @@ class Place {
   private:
     std::atomic<int>& taken_;
     bool full_ = false;
-};
-
-// The library lets five clients wait to be accepted, and the kernel drops those beyond.
-class Server final : public httplib::Server {
-  public:
-    void let_wait(int clients) { (void)::listen(svr_sock_, clients); }
 };
 
 class Api {
@@ -261,40 +245,17 @@ class Api {
         refuse(response, 503, "too many requests wait; try again in 2 s");
     }
 
-    // Whether a request may be looked at: it names this host, comes from no other site, and has the token where one is needed.
+    // Whether a request may be looked at.
     bool admitted(const Request& request, Response& response) const {
-        const std::string host = request.get_header_value("Host");
-        if (settings_.token.empty()) {
-            const std::size_t colon = host.rfind(':');
-            const std::string name = host.substr(0, host.back() == ']' ? std::string::npos : colon);
-            if (host.empty() || (name != "127.0.0.1" && name != "localhost" && name != "[::1]")) {
-                // A page whose name was pointed at this address asks in its own name.
-                refuse(response, 403, "this service answers to 127.0.0.1 and localhost alone");
-                return false;
-            }
-        }
-        const std::string origin = request.get_header_value("Origin");
-        if (!origin.empty() && origin != "http://" + host && origin != "https://" + host) {
-            refuse(response, 403, "pages of other sites may not call this service");
-            return false;
-        }
         const bool page = request.path == "/" && request.method == "GET";
-        if (!settings_.token.empty() && !page &&
-            !same(request.get_header_value("Authorization"), "Bearer " + settings_.token)) {
-            response.set_header("WWW-Authenticate", "Bearer");
-            refuse(response, 401, "send the token of this service as 'Authorization: Bearer TOKEN'");
-            return false;
+        const std::optional<Refusal> refusal = refusal_of(request, settings_.token, page);
+        if (refusal) {
+            if (refusal->status == 401) {
+                response.set_header("WWW-Authenticate", "Bearer");
+            }
+            refuse(response, refusal->status, refusal->message);
         }
-        if (request.has_header("Transfer-Encoding") || request.has_header("Content-Encoding")) {
-            refuse(response, 411, "send a body with its Content-Length, not packed or in pieces");
-            return false;
-        }
-        const std::string type = request.get_header_value("Content-Type");
-        if (request.method == "POST" && type.substr(0, type.find(';')) != "application/json") {
-            refuse(response, 415, "send JSON, as Content-Type: application/json");
-            return false;
-        }
-        return true;
+        return !refusal;
     }
 
     void describe(Response& response) {
@@ -513,43 +474,13 @@ class Api {
 void serve_http(const ServiceSettings& settings, const std::function<void(int port)>& ready,
                 const std::function<bool()>& stopping) {
     Api api(settings, stopping);
-    Server server;
+    HttpServer server(kMostBody, kReadSeconds);
     server.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
-    // The library would share a port with another service, which then takes half of the requests.
-    server.set_socket_options([](socket_t socket) {
-        const int yes = 1;
-        (void)setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    });
-    server.set_payload_max_length(kMostBody);
-    server.set_read_timeout(kReadSeconds);
-    server.set_write_timeout(kReadSeconds);
     server.set_keep_alive_timeout(2);
     server.set_keep_alive_max_count(1000);
-    server.set_tcp_nodelay(true);
-    server.set_default_headers({{"X-Content-Type-Options", "nosniff"},
-                                {"Referrer-Policy", "no-referrer"},
-                                {"Cross-Origin-Resource-Policy", "same-origin"}});
     api.add_routes(server);
-    int port = settings.port;
-    if (port == 0) {
-        port = server.bind_to_any_port(settings.address);
-    } else if (!server.bind_to_port(settings.address, port)) {
-        port = -1;
-    }
-    if (port < 0) {
-        throw ConfigError(fmt::format("cannot listen at {}:{}; another program may do so already (--port N)",
-                                      settings.address, settings.port));
-    }
-    server.let_wait(kMostUnaccepted);
-    ready(port);
-    std::thread watcher([&] {
-        while (!stopping()) {
-            std::this_thread::sleep_for(kTick);
-        }
-        server.stop();
-    });
-    (void)server.listen_after_bind();
-    watcher.join();
+    ready(server.listen_at(settings.address, settings.port));
+    server.serve(stopping);
 }
 
 }  // namespace orrery::service

@@ -2,31 +2,18 @@
 // JSON, as tools/program/serve_command.cpp writes it.
 
 #include "sim/base/error.hpp"
-#include "sim/base/input_file.hpp"
 #include "tools/service/http_api.hpp"
+#include "tools/service/http_server.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <atomic>
-#include <cctype>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
 
 namespace {
-
-constexpr std::size_t kLeastToken = 16;   // characters
-constexpr std::size_t kMostToken = 4096;  // B of its file
-
-std::atomic<bool> g_stopping = false;
-static_assert(std::atomic<bool>::is_always_lock_free);
-
-void stop(int /*signal*/) {
-    g_stopping = true;
-}
 
 // A folder for runs that need none, gone at the end.
 class Scratch {
@@ -58,12 +45,7 @@ int main(int argc, char** argv) {
         std::fprintf(stderr, "orrery-service is started by 'orrery serve'; see 'orrery help serve'\n");
         return 2;
     }
-    for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
-        struct sigaction action {};
-        action.sa_handler = stop;
-        sigaction(number, &action, nullptr);
-    }
-    (void)std::signal(SIGPIPE, SIG_IGN);
+    orrery::service::stop_by_signals();
     try {
         const Scratch scratch;
         orrery::service::ServiceSettings settings;
@@ -75,14 +57,7 @@ int main(int argc, char** argv) {
         settings.data = given.at("data");
         settings.presets = given.at("presets");
         if (const std::string file = given.at("token_file"); !file.empty()) {
-            settings.token = orrery::base::read_input(file, kMostToken);
-            while (!settings.token.empty() && std::isspace(static_cast<unsigned char>(settings.token.back())) != 0) {
-                settings.token.pop_back();
-            }
-            if (settings.token.size() < kLeastToken) {
-                throw orrery::ConfigError(
-                    fmt::format("the token in '{}' must have at least {} characters", file, kLeastToken));
-            }
+            settings.token = orrery::service::read_token(file);
         }
         settings.memory = given.at("memory");
         settings.seconds = given.at("seconds");
@@ -95,7 +70,7 @@ int main(int argc, char** argv) {
                 fmt::print("serving at http://{}:{}/ (Ctrl-C ends it)\n", settings.address, port);
                 (void)std::fflush(stdout);
             },
-            [] { return g_stopping.load(); });
+            orrery::service::told_to_stop);
         return 0;
     } catch (const orrery::ConfigError& error) {
         fmt::print(stderr, "{}\n", error.what());
