@@ -51,17 +51,12 @@ class ServingWork final : public ScenarioRun {
           spec_(context.scenario.as<ServingKind>()),
           engine_(spec_.engine),
           options_(context.options),
-          end_(load_end(engine_, spec_.requests, spec_.measure)) {
+          end_(spec_.source != nullptr ? LoadEnd::count : load_end(engine_, spec_.requests, spec_.measure)) {
         for (const auto& [role, phase] : engine_.phases()) {
             add_pool(context, role, *phase);
         }
         describe_service(context);
-        const std::string trace = spec_.requests.trace.empty() ? "" : scenario_.file(spec_.requests.trace);
-        RequestsSpec requests = spec_.requests;
-        if (end_ != LoadEnd::count) {
-            requests.count = kEndlessRequests;
-        }
-        requests_ = make_requests(requests, trace, static_cast<std::uint64_t>(scenario_.seed));
+        RequestSource* const source = spec_.source != nullptr ? spec_.source : make_source();
         hooks_ = options_.serving != nullptr ? options_.serving->hooks : ServiceHooks();
         hooks_.progress = options_.progress;
         if (options_.requests) {
@@ -69,7 +64,7 @@ class ServingWork final : public ScenarioRun {
                 rows_.push_back(row_of(sequence, ending, now));
             };
         }
-        run_ = std::make_unique<ServiceRun>(service_, *requests_, hooks_, context.simulation, context.start);
+        run_ = std::make_unique<ServiceRun>(service_, *source, hooks_, context.simulation, context.start);
     }
 
     void summarise(RunOutput& out) override {
@@ -86,6 +81,16 @@ class ServingWork final : public ScenarioRun {
     }
 
   private:
+    RequestSource* make_source() {
+        const std::string trace = spec_.requests.trace.empty() ? "" : scenario_.file(spec_.requests.trace);
+        RequestsSpec requests = spec_.requests;
+        if (end_ != LoadEnd::count) {
+            requests.count = kEndlessRequests;
+        }
+        requests_ = make_requests(requests, trace, static_cast<std::uint64_t>(scenario_.seed));
+        return requests_.get();
+    }
+
     /// Where the replicas of a pool are.
     struct PoolPlace {
         std::uint32_t first_gpu;

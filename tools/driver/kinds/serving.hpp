@@ -16,6 +16,7 @@ class ServingKind final : public KindOf<ServingKind> {
     SloSpec slo;
     MeasureSpec measure;
     ComputeKind compute = ComputeKind::calibrated;
+    RequestSource* source = nullptr;  ///< of requests, in place of `requests`; not part of the YAML
 
     static const KindRow kRow;
     void describe(Fields& fields, const Scenario& whole) override;
