@@ -1,7 +1,7 @@
 # `cmake --install` gives a relocatable tree: bin/orrery finds share/orrery beside it.
 include(GNUInstallDirs)
 install(TARGETS orrery RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-foreach(beside orrery-simgrid orrery-service)
+foreach(beside orrery-simgrid orrery-service orrery-emulate)
   if(TARGET ${beside})
     install(TARGETS ${beside} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   endif()

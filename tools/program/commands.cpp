@@ -406,7 +406,8 @@ const std::map<std::string, CommandFunction>& command_functions() {
         {"manual", command_manual},       {"price", command_price},
         {"compare", command_compare},     {"mcp", command_mcp},
         {"export", command_export},       {"serve-clock", command_run},
-        {"serve", command_serve},         {"recommend", command_recommend}};
+        {"serve", command_serve},         {"recommend", command_recommend},
+        {"emulate", command_emulate}};
     return kFunctions;
 }
 

@@ -61,6 +61,7 @@ int command_plot(const CommandLine& line, const DataDirectory& data);
 int command_sweep(const CommandLine& line, const DataDirectory& data);
 int command_table_of(const CommandLine& line, const DataDirectory& data);
 int command_mcp(const CommandLine& line, const DataDirectory& data);
+int command_emulate(const CommandLine& line, const DataDirectory& data);
 int command_serve(const CommandLine& line, const DataDirectory& data);
 int command_merge(const CommandLine& line, const DataDirectory& data);
 int command_price(const CommandLine& line, const DataDirectory& data);
