@@ -57,7 +57,7 @@ Emulator start(const std::string& program) {
     if (one.process == 0) {
         (void)dup2(out[1], 1);
         (void)dup2(err[1], 2);
-        execl(program.c_str(), program.c_str(), "emulate", file.c_str(), "--port", "0", "--summary", nullptr);
+        execl(program.c_str(), program.c_str(), "emulate", file.c_str(), "--port", "0", "--json", "-", nullptr);
         _exit(127);
     }
     (void)close(out[1]);

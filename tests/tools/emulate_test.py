@@ -355,7 +355,7 @@ def test_wrk():
 
 
 def test_summary():
-    with emulator("--summary") as one:
+    with emulator("--json", "-") as one:
         for _ in range(5):
             assert one.complete(max_tokens=8)[0] == 200
     summary = json.loads(one.output)

@@ -2,6 +2,7 @@
 // JSON, as tools/program/emulate_command.cpp writes it.
 
 #include "sim/base/error.hpp"
+#include "sim/record/output_file.hpp"
 #include "tools/emulate/api.hpp"
 #include "tools/service/http_server.hpp"
 
@@ -14,6 +15,25 @@
 namespace {
 
 using namespace orrery;
+
+// That of one model is as `orrery run` writes it, those of several are members of one object.
+void write_summaries(const std::vector<std::unique_ptr<emulate::EmulatedModel>>& models, const std::string& file) {
+    std::string out;
+    for (const auto& model : models) {
+        const std::string summary = model->finish();
+        out += models.size() == 1
+                   ? summary
+                   : fmt::format("{}{}: {}", out.empty() ? "{" : ",", nlohmann::json(model->name()).dump(), summary);
+    }
+    out += models.size() == 1 ? "\n" : "}\n";
+    if (file == "-") {
+        fmt::print("{}", out);
+    } else if (!file.empty()) {
+        record::PartFile target(file);
+        target.write(out);
+        target.keep();
+    }
+}
 
 int emulate_models(const nlohmann::json& given) {
     emulate::EmulateSettings settings;
@@ -41,12 +61,7 @@ int emulate_models(const nlohmann::json& given) {
             fmt::print(stderr, "emulating at http://{}:{}/v1 (Ctrl-C ends it)\n", settings.address, port);
         },
         [&] { return service::told_to_stop() || (seconds > 0 && clock.now().seconds() >= seconds * clock.scale()); });
-    for (const auto& model : models) {
-        const std::string summary = model->finish();
-        if (given.at("summary")) {
-            fmt::print("{}\n", summary);
-        }
-    }
+    write_summaries(models, given.at("json"));
     return 0;
 }
 

@@ -549,7 +549,7 @@ const std::vector<CommandSpec>& command_table() {
           {"most-answers", "N", "answers under way; clients beyond get status 503; 1024 by default"},
           {"listen", "ADDRESS", "address it listens at instead of 127.0.0.1; needs --token-file"},
           {"token-file", "FILE", "file with the token that clients must send"},
-          {"summary", "", "print what the simulation measured at the end, as JSON"},
+          writes("json", "FILE", "write what the simulations measured at the end (\"-\": standard output)"),
           kSet,
           kSeed,
           kData},

@@ -3,6 +3,7 @@
 #include "tools/driver/kinds/serving.hpp"
 #include "tools/driver/scenario.hpp"
 #include "tools/program/commands.hpp"
+#include "tools/program/outputs.hpp"
 
 #include "sim/base/error.hpp"
 
@@ -92,6 +93,7 @@ int command_emulate(const CommandLine& line, const DataDirectory& data) {
     }
     nlohmann::json models = nlohmann::json::array();
     std::set<std::string> names;
+    std::vector<std::string> files;
     for (const std::string& argument : line.arguments) {
         const Given model = given_model(argument, line, data);
         if (!names.insert(model.name).second) {
@@ -99,25 +101,24 @@ int command_emulate(const CommandLine& line, const DataDirectory& data) {
                               ErrorCode::command_line);
         }
         models.push_back({{"name", model.name}, {"file", model.file}});
+        files.push_back(model.file);
     }
-    const std::string settings = nlohmann::json{
-        {"version", program_version()},
-        {"models", models},
-        {"overrides", line.overrides()},
-        {"presets", data.root()},
-        {"data", data.own()},
-        {"address", address},
-        {"port", line.whole("port", 8000, 0, 65535)},
-        {"token_file", line.text("token-file")},
-        {"scale", number_given(line, "scale", 1, 1e-3, 1e3)},
-        {"fail", number_given(line, "fail", 0, 0, 1)},
-        {"seed", line.whole("seed", 1, 0, ~std::uint64_t{0})},
-        {"seconds", seconds_given(line)},
-        {"most_answers", line.whole("most-answers", 1024, 1, 2000)},
-        {"summary",
-         line.has("summary")}}.dump();
+    check_outputs(line, files);
+    nlohmann::json settings = {{"version", program_version()}, {"models", models}, {"overrides", line.overrides()}};
+    settings["presets"] = data.root();
+    settings["data"] = data.own();
+    settings["address"] = address;
+    settings["port"] = line.whole("port", 8000, 0, 65535);
+    settings["token_file"] = line.text("token-file");
+    settings["scale"] = number_given(line, "scale", 1, 1e-3, 1e3);
+    settings["fail"] = number_given(line, "fail", 0, 0, 1);
+    settings["seed"] = line.whole("seed", 1, 0, ~std::uint64_t{0});
+    settings["seconds"] = seconds_given(line);
+    settings["most_answers"] = line.whole("most-answers", 1024, 1, 2000);
+    settings["json"] = line.text("json");
+    const std::string text = settings.dump();
     (void)std::fflush(nullptr);
-    execl(emulator.c_str(), emulator.c_str(), settings.c_str(), nullptr);
+    execl(emulator.c_str(), emulator.c_str(), text.c_str(), nullptr);
     throw ConfigError(fmt::format("'{}' cannot be started: {}", emulator, std::strerror(errno)));
 }
 
