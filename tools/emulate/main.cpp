@@ -62,6 +62,17 @@ int emulate_models(const nlohmann::json& given) {
         },
         [&] { return service::told_to_stop() || (seconds > 0 && clock.now().seconds() >= seconds * clock.scale()); });
     write_summaries(models, given.at("json"));
+    for (const auto& model : models) {
+        constexpr double kNoticed = 0.05;
+        const double behind = model->load().behind_s / clock.scale();
+        if (behind > kNoticed) {
+            fmt::print(
+                stderr,
+                "warning: the simulation of {} was up to {:.2f} s behind the clock, and its tokens were as late: "
+                "this machine is too slow for this load at --scale {}\n",
+                model->name(), behind, clock.scale());
+        }
+    }
     return 0;
 }
 

@@ -129,6 +129,8 @@ std::string exposition(const std::vector<std::tuple<std::string, const ModelMetr
                                       kFinishNames[i], static_cast<double>(m.success_[i]));
                }
            });
+    value("orrery:behind_seconds", "gauge", "Simulated time by which the clock was ahead of the simulation at most.",
+          [](const M&, const L& load) { return load.behind_s; });
     histogram("vllm:time_to_first_token_seconds", "Histogram of time to first token in seconds.",
               [](const M& m) -> const Histogram& { return m.ttft_; });
     histogram("vllm:time_per_output_token_seconds", "The name of vllm:inter_token_latency_seconds up to 0.10.",

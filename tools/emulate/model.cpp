@@ -106,7 +106,7 @@ EmulatedModel::EmulatedModel(std::string name, const Scenario& scenario, const D
     auto& serving = scenario_.as<driver::ServingKind>();
     serving.source = &requests_;
     serving.requests.timeout = 0;  // clients have patience of their own
-    serving.measure.to = serving.measure.to > 0 ? serving.measure.to : serving.measure.from + kMeasured;
+    serving.measure = {0, kMeasured};
     adapters_ = static_cast<std::uint32_t>(serving.engine.names() ? serving.requests.adapters : 0);
     const double mean = std::min(serving.requests.output.mean, static_cast<double>(serving.requests.output.most));
     usual_answer_ = static_cast<std::uint32_t>(std::clamp(std::round(mean), 1.0, 1e6));

@@ -48,6 +48,7 @@ LiveLoad LiveRequests::load() const {
 void LiveRequests::set_load(const LiveLoad& load) {
     const std::lock_guard<std::mutex> lock(mutex_);
     load_ = load;
+    load_.behind_s = behind_s_;
 }
 
 void LiveRequests::abandon() {
@@ -74,6 +75,9 @@ bool LiveRequests::next(Request& request) {
 
 SimTime LiveRequests::await(SimTime now, bool idle) {
     std::unique_lock<std::mutex> lock(mutex_);
+    if (now > SimTime() && clock_.now() > now) {
+        behind_s_ = std::max(behind_s_, (clock_.now() - now).seconds());
+    }
     const SimTime until = now + step_ * (idle ? kStepsWhenIdle : 1);
     while (!closed_ && clock_.now() < until && !(idle && !sent_.empty())) {
         clock_.wait(lock, woken_, until);

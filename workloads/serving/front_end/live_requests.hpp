@@ -57,6 +57,7 @@ struct LiveLoad {
     std::uint64_t prefix_queries = 0;  ///< tokens of admitted prompts, where prefixes are cached,
     std::uint64_t prefix_hits = 0;     ///< and those of them that were
     std::uint32_t replicas_up = 0;
+    double behind_s = 0;  ///< that the clock was ahead of the simulation at most
     // As they are built; 0 until the service has begun.
     std::uint64_t context = 0;  ///< tokens of the longest request
     std::uint32_t block = 0;    ///< tokens of a block
@@ -115,6 +116,7 @@ class LiveRequests final : public RequestSource {
     std::uint32_t tickets_ = 0;
     bool closed_ = false;
     LiveLoad load_;
+    double behind_s_ = 0;
 
     // Of the simulation's thread alone.
     std::deque<Request> known_;
