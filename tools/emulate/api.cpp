@@ -136,12 +136,8 @@ class Api {
         std::string name;
     };
 
-    [[nodiscard]] Named find(const Json& body) const {
-        const auto given = body.find("model");
-        if (given == body.end() || given->is_null()) {
-            return {models_.front().get(), 0, models_.front()->name()};
-        }
-        const std::string name = given->is_string() ? given->get<std::string>() : given->dump();
+    [[nodiscard]] Named find(const Body& body) const {
+        const std::string name = body.model().value_or(models_.front()->name());
         for (const auto& model : models_) {
             if (name == model->name()) {
                 return {model.get(), 0, name};
@@ -155,21 +151,13 @@ class Api {
         throw ApiError{404, fmt::format("The model `{}` does not exist.", name), "model"};
     }
 
-    static Json body_of(const Request& request) {
-        Json body = Json::parse(request.body, nullptr, false);
-        if (!body.is_object()) {
-            throw ApiError{400, "the body must be one JSON object"};
-        }
-        return body;
-    }
-
     void complete(const Request& http, Response& response, bool chat) {
-        const Json body = body_of(http);
+        const Body body(http.body);
         const Named named = find(body);
-        Ask ask = read_ask(body, chat);
+        const Ask ask = body.ask(chat);
         const serving::LiveLoad load = named.model->load();
         Prompt prompt(load.prefix_cache ? load.block : 0, named.adapter);
-        read_prompt(body, chat, prompt);
+        body.add_prompt(chat, prompt);
         const std::uint64_t room = load.context > prompt.tokens() ? load.context - prompt.tokens() : 0;
         if (room == 0 || (ask.most && *ask.most > room)) {
             throw ApiError{
@@ -276,10 +264,10 @@ class Api {
     }
 
     void tokenize(const Request& http, Response& response) const {
-        const Json body = body_of(http);
+        const Body body(http.body);
         const Named named = find(body);
         Prompt prompt(0);
-        read_prompt(body, body.contains("messages"), prompt);
+        body.add_prompt(body.has_messages(), prompt);
         response.set_content(Json{{"count", prompt.tokens()}, {"max_model_len", named.model->load().context}}.dump(),
                              "application/json");
     }

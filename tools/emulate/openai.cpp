@@ -1,6 +1,7 @@
 #include "tools/emulate/openai.hpp"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <cmath>
 
@@ -85,6 +86,36 @@ void add_messages(const Json& messages, Prompt& prompt) {
     prompt.open_message("assistant");
 }
 
+void read_prompt(const Json& body, bool chat, Prompt& prompt) {
+    const char* const name = chat ? "messages" : "prompt";
+    const Json* const value = given(body, name);
+    if (value == nullptr) {
+        throw ApiError{400, fmt::format("'{}' is needed", name), name};
+    }
+    if (chat) {
+        return add_messages(*value, prompt);
+    }
+    if (value->is_string()) {
+        prompt.add_text(value->get_ref<const std::string&>());
+    } else if (value->is_array() && value->size() == 1 && (value->front().is_string() || value->front().is_array())) {
+        return read_prompt({{"prompt", value->front()}}, false, prompt);
+    } else if (value->is_array()) {
+        for (const Json& id : *value) {
+            if (!id.is_number_unsigned() || id.get<std::uint64_t>() > 0xFFFFFFFFU) {
+                throw ApiError{400,
+                               "'prompt' must be one text or one list of token ids: one answer a request is emulated",
+                               "prompt"};
+            }
+            prompt.add_id(id.get<std::uint64_t>());
+        }
+    } else {
+        throw ApiError{400, "'prompt' must be a text or a list of token ids", "prompt"};
+    }
+    if (prompt.tokens() == 0) {
+        throw ApiError{400, "'prompt' must have one token or more", "prompt"};
+    }
+}
+
 }  // namespace
 
 std::string error_body(const ApiError& error) {
@@ -99,7 +130,34 @@ std::string error_body(const ApiError& error) {
                       {"code", error.status}}}});
 }
 
-Ask read_ask(const Json& body, bool chat) {
+struct Body::Parsed {
+    Json json;
+};
+
+Body::Body(const std::string& text) : parsed_(new Parsed{Json::parse(text, nullptr, false)}) {
+    if (!parsed_->json.is_object()) {
+        throw ApiError{400, "the body must be one JSON object"};
+    }
+}
+
+Body::~Body() = default;
+
+std::optional<std::string> Body::model() const {
+    const Json* const model = given(parsed_->json, "model");
+    return model == nullptr ? std::nullopt
+                            : std::optional(model->is_string() ? model->get<std::string>() : text_of(*model));
+}
+
+bool Body::has_messages() const {
+    return given(parsed_->json, "messages") != nullptr;
+}
+
+void Body::add_prompt(bool chat, Prompt& prompt) const {
+    read_prompt(parsed_->json, chat, prompt);
+}
+
+Ask Body::ask(bool chat) const {
+    const Json& body = parsed_->json;
     constexpr const char* kOne = "one answer a request is emulated";
     constexpr const char* kNoLogs = "an emulated model has no probabilities";
     refuse_other(body, "n", 1, kOne);
@@ -133,36 +191,6 @@ Ask read_ask(const Json& body, bool chat) {
         out.user = user->get<std::string>();
     }
     return out;
-}
-
-void read_prompt(const Json& body, bool chat, Prompt& prompt) {
-    const char* const name = chat ? "messages" : "prompt";
-    const Json* const value = given(body, name);
-    if (value == nullptr) {
-        throw ApiError{400, fmt::format("'{}' is needed", name), name};
-    }
-    if (chat) {
-        return add_messages(*value, prompt);
-    }
-    if (value->is_string()) {
-        prompt.add_text(value->get_ref<const std::string&>());
-    } else if (value->is_array() && value->size() == 1 && (value->front().is_string() || value->front().is_array())) {
-        return read_prompt({{"prompt", value->front()}}, false, prompt);
-    } else if (value->is_array()) {
-        for (const Json& id : *value) {
-            if (!id.is_number_unsigned() || id.get<std::uint64_t>() > 0xFFFFFFFFU) {
-                throw ApiError{400,
-                               "'prompt' must be one text or one list of token ids: one answer a request is emulated",
-                               "prompt"};
-            }
-            prompt.add_id(id.get<std::uint64_t>());
-        }
-    } else {
-        throw ApiError{400, "'prompt' must be a text or a list of token ids", "prompt"};
-    }
-    if (prompt.tokens() == 0) {
-        throw ApiError{400, "'prompt' must have one token or more", "prompt"};
-    }
 }
 
 Writer::Writer(const Ask& ask, const std::string& model, std::uint64_t number, std::int64_t created,

@@ -9,9 +9,8 @@
 
 #include "tools/emulate/tokens.hpp"
 
-#include <nlohmann/json.hpp>
-
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -32,10 +31,26 @@ struct Ask {
     std::optional<std::uint32_t> most;
     std::string user;
 };
-/// What both kinds of request have. Throws ApiError.
-[[nodiscard]] Ask read_ask(const nlohmann::json& body, bool chat);
-/// The prompt of either kind. Throws ApiError.
-void read_prompt(const nlohmann::json& body, bool chat, Prompt& prompt);
+
+/// The body of a request. All calls throw ApiError where it is not as it should be.
+class Body {
+  public:
+    explicit Body(const std::string& text);
+    ~Body();
+    Body(const Body&) = delete;
+    Body& operator=(const Body&) = delete;
+    /// Nothing: it names none.
+    [[nodiscard]] std::optional<std::string> model() const;
+    /// What both kinds of request have.
+    [[nodiscard]] Ask ask(bool chat) const;
+    /// Adds the prompt of either kind.
+    void add_prompt(bool chat, Prompt& prompt) const;
+    [[nodiscard]] bool has_messages() const;
+
+  private:
+    struct Parsed;
+    std::unique_ptr<Parsed> parsed_;
+};
 
 /// The parts of an answer, whose number makes its id.
 class Writer {
