@@ -58,6 +58,8 @@ struct ServiceSpec : ServicePlan {
     PathChoice paths = PathChoice::spray;
     std::uint32_t gpus_per_node = 1;  ///< that share it, and fail with their node
     double timeout = 0;               ///< s after which a client gives up; 0: never
+    double pause = 0;                 ///< s between stages of the load
+    std::int64_t concurrency = 0;     ///< requests that the client has under way at most; 0: any number
     /// The price of an iteration on a stage of a pool whose compute units run at a share of their clock and whose NICs at a share of
     /// their rate. Needed where faults do that.
     std::function<StepCost&(std::size_t pool, std::size_t stage, double clock, double nic)> impaired;

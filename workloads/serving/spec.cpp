@@ -456,8 +456,8 @@ const std::vector<std::string>& start_part_names() {
 
 LoadEnd load_end(const EngineSpec& engine, const RequestsSpec& requests, const MeasureSpec& measure) {
     const bool once = requests.mix.empty() && requests.arrivals == ArrivalKind::at_once;
-    if (requests.count > 0 || !requests.trace.empty() || once || !engine.faults.events.empty() ||
-        !engine.faults.trace.empty()) {
+    if (requests.count > 0 || !requests.stages.empty() || !requests.trace.empty() || once ||
+        !engine.faults.events.empty() || !engine.faults.trace.empty()) {
         return LoadEnd::count;
     }
     const bool swings = requests.swing > 0 && requests.arrivals != ArrivalKind::closed;

@@ -310,6 +310,8 @@ class ServingWork final : public ScenarioRun {
         }
         service_.paths = scenario_.network.path_choice();
         service_.timeout = spec_.requests.timeout;
+        service_.pause = spec_.requests.pause;
+        service_.concurrency = spec_.requests.concurrency;
         if (end_ == LoadEnd::time) {
             service_.load_to = spec_.measure.to > 0 ? spec_.measure.to : spec_.requests.period;
             service_.measure.to = service_.load_to;

@@ -52,6 +52,44 @@ std::optional<Bounded> energy_of_pools(const std::vector<PoolDevices>& pools, co
     return joules;
 }
 
+// Of each stage of the load, as a load generator counts: latencies of what was answered, rates from the first request sent to the last
+// accounted for.
+void add_stages(const ServiceResult& result, bool prefixes, Summary& summary) {
+    auto request = result.requests.begin();
+    for (std::size_t i = 0; i < result.stages.size(); ++i) {
+        const StageResult& stage = result.stages[i];
+        const std::string name = fmt::format("stage{}.", i + 1);
+        std::vector<float> ttft;
+        std::vector<float> tpot;
+        std::vector<float> e2e;
+        for (; request != result.requests.end() &&
+               (i + 1 == result.stages.size() || request->arrival < result.stages[i + 1].start);
+             ++request) {
+            ttft.push_back(request->ttft);
+            e2e.push_back(request->e2e);
+            if (request->tpot > 0) {
+                tpot.push_back(request->tpot);
+            }
+        }
+        const double span = (stage.last - stage.first).seconds();
+        const auto per_second = [&](std::uint64_t count) {
+            return span > 0 ? static_cast<double>(count) / span : kNotMeasured;
+        };
+        summary.add(name + "requests", static_cast<double>(stage.answered), "requests");
+        summary.add(name + "requests_failed", static_cast<double>(stage.requests - stage.answered), "requests");
+        summary.add(name + "requests_per_s", per_second(stage.answered), "1/s");
+        summary.add(name + "output_tokens_per_s", per_second(stage.output_tokens), "1/s");
+        add_quantiles(summary, name + "ttft_s", std::move(ttft));
+        add_quantiles(summary, name + "tpot_s", std::move(tpot));
+        add_quantiles(summary, name + "e2e_s", std::move(e2e));
+        if (prefixes) {
+            const auto prompts = static_cast<double>(stage.prompt_tokens);
+            summary.add(name + "prefix_hit_fraction",
+                        prompts > 0 ? static_cast<double>(stage.prefix_tokens) / prompts : kNotMeasured, "1");
+        }
+    }
+}
+
 class Writer {
   public:
     Writer(const ServingTotals& totals, const ServiceResult& result, Summary& summary)
@@ -64,6 +102,7 @@ class Writer {
         add_costs(result, summary);
         add_pools(result, summary);
         add_options(result, summary);
+        add_stages(result, engine_.prefix_cache, summary);
     }
 
   private:

@@ -18,6 +18,11 @@ class ServiceRun::Service {
           pipelines_(spec, hooks, fleet_, transfers_, experts_ ? &*experts_ : nullptr, generation_, timeline_,
                      result_) {
         ORRERY_ASSERT(routing_.decoders.empty() || spec.fabric != nullptr);
+        frontend_.when_stage([this](SimTime start) {
+            result_.stages.emplace_back();
+            result_.stages.back().start = start;
+            count_prompts(result_.stages.back());
+        });
     }
 
     // In the order in which they add their resources, and in which what ends together on one link is told.
@@ -50,6 +55,7 @@ class ServiceRun::Service {
             ORRERY_ASSERT(state->outstanding() == 0 && state->used_blocks() == 0 && state->used_host_blocks() == 0);
         }
         ORRERY_ASSERT(frontend_.all_settled());
+        finish_stages();
         result_.end_s = frontend_.last().seconds();
         result_.gpu_s = autoscaler_.gpu_seconds(frontend_.last());
         const double to = spec_.measure.to > 0 ? std::min(spec_.measure.to, result_.end_s) : result_.end_s;
@@ -63,6 +69,25 @@ class ServiceRun::Service {
     }
 
   private:
+    void count_prompts(StageResult& stage) const {
+        for (const EngineState* state : fleet_.engines()) {
+            stage.prompt_tokens += state->prompt_tokens();
+            stage.prefix_tokens += state->prefix_tokens();
+        }
+    }
+
+    // What was counted at the starts of stages becomes what was counted within them.
+    void finish_stages() {
+        for (std::size_t i = 0; i < result_.stages.size(); ++i) {
+            const bool last = i + 1 == result_.stages.size();
+            StageResult& stage = result_.stages[i];
+            stage.prompt_tokens =
+                (last ? result_.prompt_tokens : result_.stages[i + 1].prompt_tokens) - stage.prompt_tokens;
+            stage.prefix_tokens =
+                (last ? result_.prefix_tokens : result_.stages[i + 1].prefix_tokens) - stage.prefix_tokens;
+        }
+    }
+
     const ServiceSpec& spec_;
     ServiceResult result_;
     Fleet fleet_{spec_, result_};

@@ -1,5 +1,7 @@
 #include "workloads/serving/front_end/accounts.hpp"
 
+#include <algorithm>
+
 namespace orrery::serving {
 
 Accounts::Accounts(const ServiceSpec& spec, bool closed, const ServiceHooks& hooks, Frontend& frontend,
@@ -89,6 +91,14 @@ void Accounts::leave_unserved(const Sequence& sequence) {
 }
 
 void Accounts::settle(const Sequence& sequence, bool served) {
+    if (!result_.stages.empty()) {
+        StageResult& stage = result_.stages.back();
+        stage.first = stage.requests > 0 ? std::min(stage.first, sequence.arrival) : sequence.arrival;
+        stage.last = now();
+        ++stage.requests;
+        stage.answered += served ? 1 : 0;
+        stage.output_tokens += served ? sequence.generated : 0;
+    }
     if (steady_) {
         steady_->settled(sequence.id);
         stop_if_enough();

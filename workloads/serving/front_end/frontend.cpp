@@ -20,8 +20,7 @@ void Frontend::await_next() {
     const std::uint64_t clients = requests_.clients();
     while (!all_sent_ && (clients == 0 ? coming_.empty() : arrived_ + on_way() - settled_ < clients)) {
         Request request;
-        if (!requests_.next(request) || past_load(clients > 0 ? now() : request.arrival)) {
-            all_sent_ = live_ == nullptr || live_->closed();
+        if (!take_next(request)) {
             return;
         }
         if (clients > 0) {
@@ -33,6 +32,38 @@ void Frontend::await_next() {
         dispatcher_->delay(std::max(SimTime(), done + way - now()), 0, kNext);
         coming_.push_back(std::move(request));
     }
+}
+
+bool Frontend::take_next(Request& request) {
+    const bool waited = held_.has_value();
+    if (waited) {
+        request = std::move(*held_);
+        held_.reset();
+    } else if (requests_.next(request)) {
+        request.arrival += request.stage == stage_ ? stage_start_ : SimTime();
+    } else {
+        all_sent_ = live_ == nullptr || live_->closed();
+        return false;
+    }
+    const bool begins = request.stage != stage_;
+    const auto most = static_cast<std::uint64_t>(spec_.concurrency);
+    if (begins ? under_way() > 0 : most > 0 && under_way() >= most) {
+        held_ = std::move(request);
+        return false;
+    }
+    if (begins) {
+        stage_start_ = stage_ == 0 ? now() : now() + SimTime::from_seconds(spec_.pause);
+        stage_ = request.stage;
+        request.arrival += stage_start_;
+        begins_(stage_start_);
+    } else if (waited) {
+        request.arrival = std::max(request.arrival, now());
+    }
+    if (past_load(requests_.clients() > 0 ? now() : request.arrival)) {
+        all_sent_ = live_ == nullptr || live_->closed();
+        return false;
+    }
+    return true;
 }
 
 SimTime Frontend::work_on(const Request& request) const {
@@ -88,7 +119,7 @@ void Frontend::settle(std::uint32_t turn, bool served) {
     if (Request next;
         turn > 0 && requests_.follow_up(turn, last_, served && !closed_, next) && !past_load(next.arrival)) {
         expect(std::move(next));
-    } else if (requests_.clients() > 0) {
+    } else if (requests_.clients() > 0 || held_) {
         await_next();
     }
 }

@@ -5,7 +5,8 @@
 // says), and then takes its way to an engine's queue. Each replica that takes prompts brings a front end (vllm serve, a server of
 // SGLang or TensorRT-LLM), and the first that is free takes the next request; or one is before all of them (Dynamo). The source is read as time goes, never held in memory. Clients of a
 // closed loop send a request whenever they have none under way; what a conversation asks next comes when its client has
-// thought about the answer.
+// thought about the answer. A request of a later stage of the load waits until all before it is accounted for, and a pause more; one beyond
+// what a client may have under way waits with the client.
 // Limits: a follow-up does not queue at the serial front end, as its time there is known only when it comes. No request overtakes
 // another on its way through front ends, and which of them a request takes has nothing to do with its router.
 // Validated by tests/workloads/serving_clients_test.cpp and serving_turns_test.cpp.
@@ -47,6 +48,8 @@ class Frontend final : public Part {
     void on_done(std::uint64_t token, Dispatcher& dispatcher) override;
     /// Null: its host is not simulated.
     [[nodiscard]] FrontEndHost* host() { return host_ ? &*host_ : nullptr; }
+    /// Called before a stage of the load begins, with its start. Before the run.
+    void when_stage(std::function<void(SimTime start)> begins) { begins_ = std::move(begins); }
     /// A request is accounted for, once: its client may send another.
     void settle(std::uint32_t turn, bool served);
     /// No more requests are wanted: what is on its way still comes.
@@ -67,6 +70,9 @@ class Frontend final : public Part {
   private:
     static constexpr std::uint64_t kNext = ~std::uint64_t{0};  ///< the next of the source; else a slot of `returning_`
     void await_next();
+    /// The next request of the source, or the one that was held back; false: none now.
+    [[nodiscard]] bool take_next(Request& request);
+    [[nodiscard]] std::uint64_t under_way() const { return arrived_ + on_way() + returning_.taken() - settled_; }
     [[nodiscard]] bool past_load(SimTime at) const;
     /// Of the serial front end.
     [[nodiscard]] SimTime work_on(const Request& request) const;
@@ -82,6 +88,10 @@ class Frontend final : public Part {
     LiveRequests* live_;
     std::function<void(const Request&, std::uint64_t)> arrives_;
     std::optional<FrontEndHost> host_;
+    std::function<void(SimTime)> begins_;
+    std::optional<Request> held_;  ///< read, and not sent: it is of a stage to come, or too many are under way
+    std::uint32_t stage_ = 0;
+    SimTime stage_start_;
     std::deque<Request> coming_;  ///< sent, and not at an engine (or at the host of the front end) yet
     Slots<Request> returning_;    ///< what clients ask after an answer, while they think
     std::priority_queue<SimTime, std::vector<SimTime>, std::greater<>> free_;  ///< when each front end is

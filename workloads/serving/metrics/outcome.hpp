@@ -131,6 +131,18 @@ struct SteadyRun {
     std::vector<double> tokens;    ///< and tokens given
 };
 
+/// A stage of the load (requests/arrivals.hpp): its requests come after all before it are accounted for.
+struct StageResult {
+    SimTime start;
+    SimTime first, last;              ///< request sent, and accounted for
+    std::uint64_t requests = 0;       ///< accounted for,
+    std::uint64_t answered = 0;       ///< of them answered,
+    std::uint64_t output_tokens = 0;  ///< with so many tokens
+    std::uint64_t prompt_tokens =
+        0;  ///< of admitted prompts, where prefixes are cached: before it, after the run in it
+    std::uint64_t prefix_tokens = 0;  ///< of them found in the cache
+};
+
 struct ServiceResult : WindowCounts {
     std::vector<RequestOutcome> requests;  ///< finished ones, in order of arrival
     std::uint64_t refused = 0;             ///< could never have run: longer than the context or the cache
@@ -195,6 +207,7 @@ struct ServiceResult : WindowCounts {
     std::vector<TransferRecord> transfers;  ///< the first ones
     std::vector<DownRecord> downs;          ///< all of them
     bool cut = false;                       ///< there were more
+    std::vector<StageResult> stages;        ///< of a load that has some
     std::optional<SteadyRun> steady;        ///< of a run that was watched for its steady state
 };
 

@@ -73,12 +73,18 @@ void describe(Fields& fields, ClientSpec& client) {
     fields.integer({"adapter", "LoRA adapter of its requests, from 1 on; 0: none", false, 0, 1 << 20}, client.adapter);
 }
 
+void describe(Fields& fields, LoadStage& stage) {
+    fields.number({"rate", "requests per second", true, 1e-6, 1e7}, stage.rate);
+    fields.quantity({"duration", "time in which they are sent", true, 1e-3, 1e6}, Dimension::time, stage.duration);
+}
+
 }  // namespace
 
 void describe(Fields& fields, RequestsSpec& spec) {
     const bool generated = spec.trace.empty();
     const bool closed = spec.arrivals == ArrivalKind::closed;
     const bool timed = generated && !closed && (!spec.mix.empty() || spec.arrivals != ArrivalKind::at_once);
+    const bool staged = timed && !spec.stages.empty();
     fields.text({"trace", "file of requests, in a format of `orrery list formats`; none: generated"}, spec.trace);
     fields.when(!generated, "a trace", [&](Fields& same) {
         same.text({"trace_format", "format of the trace, where its content does not tell (orrery list formats)"},
@@ -97,7 +103,17 @@ void describe(Fields& fields, RequestsSpec& spec) {
                       1 << 20},
                      spec.clients);
     });
-    fields.when(timed, "open-loop generated arrivals (a trace, a closed loop or a batch has no rate)",
+    fields.when(timed && spec.mix.empty(), "generated requests of one kind that come at a rate", [&](Fields& same) {
+        same.items({"stages", "rates one after another, each begun when all before is answered"}, spec.stages,
+                   [](Fields& inner, LoadStage& stage) { describe(inner, stage); });
+    });
+    fields.when(spec.stages.size() > 1, "several stages", [&](Fields& same) {
+        same.quantity({"pause", "time from the last answer of a stage to the start of the next", false, 0, 1e6},
+                      Dimension::time, spec.pause);
+    });
+    fields.when(timed && !staged,
+                "open-loop generated arrivals at one rate (a trace, a closed loop or a batch has none, and stages have "
+                "rates of their own)",
                 [&](Fields& same) {
                     same.number({"rate", "generated requests per second", false, 1e-6, 1e7}, spec.rate);
                 });
@@ -107,9 +123,18 @@ void describe(Fields& fields, RequestsSpec& spec) {
                         {"burstiness", "gamma: coefficient of variation of the gaps; 1 is Poisson", false, 0.01, 100},
                         spec.burstiness);
                 });
-    fields.integer({"count", "requests; 0: all of a trace, generated ones until the steady state is known", false, 0,
-                    1'000'000'000},
-                   spec.count);
+    fields.when(!staged, "a load without stages, which say themselves how many requests there are", [&](Fields& same) {
+        same.integer({"count", "requests; 0: all of a trace, generated ones until the steady state is known", false, 0,
+                      1'000'000'000},
+                     spec.count);
+    });
+    fields.when(!closed, "requests that come by themselves (a closed loop has 'clients')", [&](Fields& same) {
+        same.integer({"concurrency",
+                      "requests that the client has under way at most: others wait with it, and their times count from "
+                      "when they are sent; 0: any number",
+                      false, 0, 1 << 24},
+                     spec.concurrency);
+    });
     fields.when(generated && spec.mix.empty(),
                 "generated requests of one kind (a trace and the clients of a mix have lengths of their own)",
                 [&](Fields& same) {
@@ -129,7 +154,7 @@ void describe(Fields& fields, RequestsSpec& spec) {
                     Dimension::time, spec.to);
     fields.quantity({"sample", "share of the requests that are kept", false, 1e-6, 1}, Dimension::fraction,
                     spec.sample);
-    fields.when(timed, "generated requests that come at a rate", [&](Fields& same) {
+    fields.when(timed && !staged, "generated requests that come at one rate", [&](Fields& same) {
         same.number({"swing", "generated: the rate swings by this share of itself", false, 0, 1}, spec.swing);
     });
     fields.when(spec.swing > 0, "a swing", [&](Fields& same) {
@@ -146,6 +171,13 @@ void describe(Fields& fields, RequestsSpec& spec) {
     });
     fields.when(spec.common > 0, "common tokens", [&](Fields& same) {
         same.integer({"common_kinds", "different system prompts", false, 1, 1 << 20}, spec.common_kinds);
+    });
+    fields.when(generated && spec.mix.empty(), "generated requests of one kind", [&](Fields& same) {
+        same.integer({"questions",
+                      "different prompts to each system prompt, asked in one order again and again; 0: all prompts are "
+                      "different",
+                      false, 0, 1 << 20},
+                     spec.questions);
     });
     fields.integer({"samples", "answers to each generated prompt, which are requests of their own", false, 1, 1 << 16},
                    spec.samples);
@@ -165,6 +197,14 @@ void describe(Fields& fields, RequestsSpec& spec) {
     });
     fields.items({"mix", "clients that share the rate, each with lengths and gaps of its own"}, spec.mix,
                  [](Fields& inner, ClientSpec& client) { describe(inner, client); });
+}
+
+std::int64_t RequestsSpec::in_stages() const {
+    std::int64_t requests = 0;
+    for (const LoadStage& stage : stages) {
+        requests += stage.requests();
+    }
+    return requests;
 }
 
 bool RequestsSpec::names_adapters() const {
@@ -208,6 +248,20 @@ std::vector<std::string> problems_of(const RequestsSpec& spec) {
             "'samples' are of single generated prompts: no 'trace', 'mix', 'turns', 'conversations', 'sessions' or "
             "'common' tokens");
     }
+    for (const LoadStage& stage : spec.stages) {
+        if (stage.requests() == 0) {
+            problems.push_back(
+                fmt::format("a stage of {:g} requests per second for {:g} s sends none: rate times "
+                            "duration is below one",
+                            stage.rate, stage.duration));
+        }
+    }
+    if (!spec.stages.empty() && (spec.turns > 0 || spec.conversations)) {
+        problems.emplace_back("'stages' are of single requests: no 'turns' and no 'conversations'");
+    }
+    if (spec.questions > 0 && (spec.turns > 0 || spec.conversations || spec.samples > 1)) {
+        problems.emplace_back("'questions' are asked again as they are: no 'turns', 'conversations' or 'samples'");
+    }
     const std::int64_t least = shortest(spec.prompt) + shortest(spec.output);
     if (spec.longest > 0 && spec.trace.empty() && spec.mix.empty() && least > spec.longest) {
         problems.push_back(
@@ -216,11 +270,17 @@ std::vector<std::string> problems_of(const RequestsSpec& spec) {
     }
     const bool timed = spec.arrivals != ArrivalKind::closed && spec.arrivals != ArrivalKind::at_once;
     const std::int64_t count = spec.count > 0 ? spec.count : kLeastWatched;
-    const double seconds = static_cast<double>(count) / spec.rate;
+    double seconds = spec.stages.empty() ? static_cast<double>(count) / spec.rate : 0;
+    for (const LoadStage& stage : spec.stages) {
+        seconds += stage.duration + spec.pause;
+    }
     if (spec.trace.empty() && (timed || !spec.mix.empty()) && seconds > kLatestArrival) {
         problems.push_back(
-            fmt::format("{} requests at {:.3g} a second take {:.1f} days, and simulated time ends after {:.0f}", count,
-                        spec.rate, seconds / 86400, kLatestArrival / 86400));
+            spec.stages.empty()
+                ? fmt::format("{} requests at {:.3g} a second take {:.1f} days, and simulated time ends after {:.0f}",
+                              count, spec.rate, seconds / 86400, kLatestArrival / 86400)
+                : fmt::format("{} stages take {:.1f} days, and simulated time ends after {:.0f}", spec.stages.size(),
+                              seconds / 86400, kLatestArrival / 86400));
     }
     if (!spec.mix.empty() && spec.conversations) {
         problems.emplace_back("clients of a 'mix' have 'turns', not 'conversations' by session");

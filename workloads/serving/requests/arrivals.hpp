@@ -11,6 +11,13 @@
 // Samples: with `samples` each prompt is asked so many times in a row, each time for an answer of a length of its own; a prefix cache
 // finds all of the prompt again.
 // Data sets are filtered: with `longest` a request that is longer in all is drawn anew, so that no length piles up at a limit.
+// Stages: with `stages` a load is a ladder of rates. A stage sends rate x duration requests (rounded down) and ends when all of them
+// are accounted for; the next begins a pause later. Queues are empty between stages, caches stay. Source: kubernetes-sigs/inference-perf@7de5ef2,
+// loadgen/load_generator.py and load_timer.py (whose Poisson counts of each second come to an ordinary Poisson process, but for the last
+// request of a second).
+// Questions: with `questions` there are so many different prompts to each system prompt (or in all), in an order drawn once; requests go round it, and
+// each stage begins at its start (inference-perf's shared prefixes). A prompt that is asked again is the same to its last token.
+// A client's cap: with `concurrency` a request waits with its client while so many are under way; its times count from its sending.
 // Mixes: clients with shares of the rate, burstiness and lengths of their own; all requests are those of all clients together.
 // Limits: without `turns` a question does not wait for the answer before it; time runs from the first request of the file;
 // gaps in a trace stay as they are.
@@ -48,6 +55,14 @@ struct ClientSpec {
     std::int64_t adapter = 0;  ///< that its requests name; 0: none
 };
 
+/// Requests at one rate.
+struct LoadStage {
+    double rate = 1;       ///< requests per second
+    double duration = 60;  ///< s
+
+    [[nodiscard]] std::int64_t requests() const { return static_cast<std::int64_t>(rate * duration + 1e-9); }
+};
+
 struct RequestsSpec {
     std::string trace;         ///< file; empty: generated
     std::string trace_format;  ///< a row of formats/ or recorded/; empty: its content tells
@@ -77,7 +92,13 @@ struct RequestsSpec {
     std::int64_t adapters = 0;      ///< that requests name; 0: none
     double adapter_skew = 0;        ///< the k-th most wanted has 1 / k^skew of the first one's requests
     std::vector<ClientSpec> mix;    ///< clients; empty: one, as said above
+    std::vector<LoadStage> stages;  ///< one after another, each when all before is answered; empty: one rate
+    double pause = 0;               ///< s between the end of a stage and the start of the next
+    std::int64_t questions = 0;     ///< different prompts to each system prompt, asked in turn; 0: all are different
+    std::int64_t concurrency = 0;   ///< requests that the client has under way at most; 0: any number
 
+    /// Requests of all stages.
+    [[nodiscard]] std::int64_t in_stages() const;
     /// Whether some request names an adapter.
     [[nodiscard]] bool names_adapters() const;
 };

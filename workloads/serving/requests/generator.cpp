@@ -55,7 +55,8 @@ class Generator final : public RequestSource {
           lengths_(seed, name + "/lengths"),
           contents_(seed, name + "/contents"),
           adapters_(spec.adapters, spec.adapter_skew, seed, name) {
-        spec_.count = spec.count > 0 ? spec.count : kGenerated;
+        spec_.count = !spec.stages.empty() ? spec.in_stages() : spec.count > 0 ? spec.count : kGenerated;
+        draw_questions();
     }
 
     double progress() const override { return static_cast<double>(made_) / static_cast<double>(spec_.count); }
@@ -66,12 +67,20 @@ class Generator final : public RequestSource {
         if (made_ >= spec_.count) {
             return false;
         }
+        if (!spec_.stages.empty()) {
+            enter_stage();
+        }
+        request.stage = stage_;
         if (made_++ > 0 || spec_.arrivals == ArrivalKind::poisson || spec_.arrivals == ArrivalKind::gamma) {
             at_ += gap();
         }
         request.arrival = SimTime::from_seconds(daily(at_));
         if (spec_.samples > 1) {
             draw_sample(request);
+            return true;
+        }
+        if (!questions_.empty()) {
+            ask(request);
             return true;
         }
         draw_lengths(request);
@@ -129,6 +138,10 @@ class Generator final : public RequestSource {
                 return;
             }
         }
+        throw_too_long();
+    }
+
+    [[noreturn]] void throw_too_long() const {
         throw InfeasibleError(fmt::format("'longest': of {} requests drawn none had {} tokens or fewer in all",
                                           kMostDraws, spec_.longest));
     }
@@ -151,6 +164,53 @@ class Generator final : public RequestSource {
         request = sampled_;
         request.arrival = arrival;
         request.adapter = adapters_.draw();
+    }
+
+    // Every prompt that there is, in the order in which they are asked.
+    void draw_questions() {
+        const std::int64_t prompts = spec_.questions * (spec_.common > 0 ? spec_.common_kinds : 1);
+        for (std::int64_t i = 0; i < prompts; ++i) {
+            Request one;
+            draw_lengths(one);
+            one.content.conversation = static_cast<std::uint64_t>(i) + 1;
+            one.content.group = static_cast<std::uint32_t>(i / spec_.questions);
+            one.content.common = static_cast<std::uint32_t>(spec_.common);
+            one.prompt += one.content.common;
+            questions_.push_back(one);
+        }
+        for (std::size_t i = questions_.size(); i > 1; --i) {
+            std::swap(questions_[i - 1], questions_[contents_.below(i)]);
+        }
+    }
+
+    // Its prompt was drawn; the length of an answer is one of each time.
+    void ask(Request& request) {
+        const Request& question = questions_[asked_++ % questions_.size()];
+        request.prompt = question.prompt;
+        request.content = question.content;
+        const std::int64_t room = spec_.longest > 0 ? spec_.longest - request.prompt : kEndlessRequests;
+        int draws = 0;
+        do {
+            request.output = draw_length(lengths_, spec_.output);
+        } while (request.output > room && ++draws < kMostDraws);
+        if (request.output > room) {
+            throw_too_long();
+        }
+        request.session = spec_.sessions > 1
+                              ? static_cast<std::uint32_t>(lengths_.below(static_cast<std::uint64_t>(spec_.sessions)))
+                              : 0;
+        request.adapter = adapters_.draw();
+    }
+
+    // The next request's stage. Its arrivals count from the stage's start, and its questions from the first.
+    void enter_stage() {
+        if (stage_ == 0 || in_stage_ == spec_.stages[stage_ - 1].requests()) {
+            spec_.rate = spec_.stages[stage_++].rate;
+            in_stage_ = 0;
+            asked_ = 0;
+            at_ = 0;
+        }
+        ++in_stage_;
     }
 
     void begin_talk(Request& request) {
@@ -227,6 +287,10 @@ class Generator final : public RequestSource {
     std::vector<History> history_;                   ///< by session
     std::unordered_map<std::uint32_t, Talk> talks_;  ///< under way, by turn; only looked up
     Request sampled_;                                ///< the prompt that is asked several times
+    std::vector<Request> questions_;                 ///< prompts that are asked again and again, in their order
+    std::size_t asked_ = 0;                          ///< of them, in this stage
+    std::uint32_t stage_ = 0;                        ///< from 1 on; 0: there are none
+    std::int64_t in_stage_ = 0;                      ///< requests made
     std::uint32_t conversation_count_ = 0;
     std::int64_t made_ = 0;
     double at_ = 0;

@@ -28,6 +28,7 @@ struct Request {
     PromptContent content;
     std::uint32_t adapter = 0;  ///< LoRA adapter, from 1 on; 0: the model as it is
     std::uint32_t turn = 0;     ///< conversation that goes on when this is answered, from 1 on; 0: nothing follows
+    std::uint32_t stage = 0;    ///< of the load, from 1 on: the arrival counts from its start; 0: there are none
 };
 
 /// Requests in order of arrival.
