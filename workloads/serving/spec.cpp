@@ -228,6 +228,12 @@ void describe(Fields& fields, EngineSpec& engine) {
         Unmet::noted);
     fields.needs("router", engine.prefix_cache || !engine.router.make()->needs().prefix_cache,
                  "a prefix cache (kv.prefix), where it goes by prefixes");
+    fields.section({"gateway", "what stands between clients and the engines' front ends"}, [&](Fields& inner) {
+        inner.quantity({"latency", "time of each request: proxies, the choice of a replica", false, 0, 1e3},
+                       Dimension::time, engine.gateway.latency);
+        inner.quantity({"prompt_token", "time of each token of a prompt: tokenisation, hashing", false, 0, 1},
+                       Dimension::time, engine.gateway.prompt_token_s);
+    });
     fields.enumeration({"weights", "precision of the weights"}, precision_names(), engine.weights);
     fields.enumeration({"experts", "precision of routed experts"}, precision_names(), "weights", engine.experts);
     fields.enumeration({"scaling", "scales of low-precision experts: one per tensor, or one per block"},

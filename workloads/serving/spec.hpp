@@ -111,6 +111,12 @@ struct PhaseSpec : ReplicaPlan {
     [[nodiscard]] std::int64_t ranks() const { return stage_ranks() * pipeline; }
 };
 
+/// What stands between clients and the engines' front ends: a gateway and a router, which reads and tokenises prompts.
+struct GatewaySpec {
+    double latency = 0;         ///< s of each request
+    double prompt_token_s = 0;  ///< of each token of its prompt
+};
+
 /// What a scenario says of a service, and a run takes as it is.
 struct ServicePlan {
     Transfer transfer = Transfer::whole;
@@ -119,6 +125,7 @@ struct ServicePlan {
     bool same_devices = false;  ///< prefill replica i and decode replica i are on the same GPUs
     MixingSpec mixing;
     RouterChoice router{router_table(), "round-robin"};
+    GatewaySpec gateway;
     SpeculationSpec speculation;
     HostSpec software;
     FrontEndSpec front_end;            ///< not given: the serial one of `software`

@@ -26,7 +26,7 @@ void Frontend::await_next() {
         if (clients > 0) {
             request.arrival = now();
         }
-        const SimTime done = std::max(free_.top(), request.arrival) + work_on(request);
+        const SimTime done = std::max(free_.top(), request.arrival + gateway(request)) + work_on(request);
         free_.pop();
         free_.push(done);
         dispatcher_->delay(std::max(SimTime(), done + way - now()), 0, kNext);
@@ -70,6 +70,10 @@ SimTime Frontend::work_on(const Request& request) const {
     return host_ ? SimTime()
                  : SimTime::from_seconds(spec_.software.frontend.value +
                                          spec_.software.prompt_token.value * request.prompt);
+}
+
+SimTime Frontend::gateway(const Request& request) const {
+    return SimTime::from_seconds(spec_.gateway.latency + spec_.gateway.prompt_token_s * request.prompt);
 }
 
 bool Frontend::past_load(SimTime at) const {
@@ -126,7 +130,7 @@ void Frontend::settle(std::uint32_t turn, bool served) {
 
 void Frontend::expect(Request request) {
     const SimTime way = host_ ? SimTime() : SimTime::from_seconds(spec_.software.request.value) + work_on(request);
-    const SimTime at = request.arrival + way;
+    const SimTime at = request.arrival + gateway(request) + way;
     dispatcher_->delay(at - now(), 0, returning_.take(std::move(request)));
 }
 

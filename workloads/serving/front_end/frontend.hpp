@@ -1,7 +1,7 @@
 #pragma once
 // Requests on their way from clients to the engines.
 //
-// Claims: a request passes a front end, which works on one at a time, longer on longer prompts (or as front_end_host.hpp
+// Claims: a request passes a gateway, whose time does not grow with the load, and a front end, which works on one at a time, longer on longer prompts (or as front_end_host.hpp
 // says), and then takes its way to an engine's queue. Each replica that takes prompts brings a front end (vllm serve, a server of
 // SGLang or TensorRT-LLM), and the first that is free takes the next request; or one is before all of them (Dynamo). The source is read as time goes, never held in memory. Clients of a
 // closed loop send a request whenever they have none under way; what a conversation asks next comes when its client has
@@ -74,6 +74,8 @@ class Frontend final : public Part {
     [[nodiscard]] bool take_next(Request& request);
     [[nodiscard]] std::uint64_t under_way() const { return arrived_ + on_way() + returning_.taken() - settled_; }
     [[nodiscard]] bool past_load(SimTime at) const;
+    /// Before the front ends.
+    [[nodiscard]] SimTime gateway(const Request& request) const;
     /// Of the serial front end.
     [[nodiscard]] SimTime work_on(const Request& request) const;
     void expect(Request request);
