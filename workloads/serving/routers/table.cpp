@@ -14,13 +14,14 @@ extern const PolicyRow<Router> kSession;
 extern const PolicyRow<Router> kConsistentHash;
 extern const PolicyRow<Router> kPrefix;
 extern const PolicyRow<Router> kWeightedScores;
+extern const PolicyRow<Router> kAffinity;
 extern const PolicyRow<Router> kKvCost;
 extern const PolicyRow<Router> kOutsideRouter;
 
 const PolicyTable<Router>& router_table() {
     static const PolicyTable<Router> kTable = {
-        &kRoundRobin, &kRandom,         &kLeastRequests, &kLeastCache,     &kPowerOfTwo, &kWaitingFirst,
-        &kSession,    &kConsistentHash, &kPrefix,        &kWeightedScores, &kKvCost,     &kOutsideRouter,
+        &kRoundRobin,     &kRandom, &kLeastRequests,  &kLeastCache, &kPowerOfTwo, &kWaitingFirst,  &kSession,
+        &kConsistentHash, &kPrefix, &kWeightedScores, &kAffinity,   &kKvCost,     &kOutsideRouter,
     };
     return kTable;
 }

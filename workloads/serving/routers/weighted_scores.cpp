@@ -1,4 +1,4 @@
-#include "workloads/serving/routers/load.hpp"
+#include "workloads/serving/routers/prefix_index.hpp"
 
 #include <algorithm>
 
@@ -9,22 +9,38 @@ namespace {
 /// Scores of 0 to 1 for a short queue, free cache blocks and the cached share of the prompt, weighted and added: the highest sum takes the
 /// request, and among equals a drawn one. The scorers are those of the Gateway API Inference Extension and llm-d (queue-scorer,
 /// kv-cache-utilization-scorer, prefix-cache-scorer with max-score-picker); the weights are those of llm-d's guide to precise
-/// prefix-cache routing (2, 2, 3). Each replica's own state stands in for the metrics that the picker scrapes.
+/// prefix-cache routing (2, 2, 3). Each replica's own state stands in for the metrics that the picker scrapes. `cold` spreads prompts that
+/// no replica knows anything of: 1 for the replica that has gone without such a prompt for longest, 0 for the one that had the last
+/// (no-hit-lru-scorer, llm-d/llm-d-router@0b59e4e; llm-d's guides give it 2).
 class WeightedScores final : public Router {
   public:
     struct Parameters {
         double queue = 2;
         double cache = 2;
         double prefix = 3;
+        double cold = 0;
+        bool of_traffic = false;
         void describe(Fields& fields) {
             fields.number({"queue", "weight of a short queue: 1 for the shortest, 0 for the longest", false, 0, 1000},
                           queue);
             fields.number({"cache", "weight of the share of cache blocks that are free", false, 0, 1000}, cache);
             fields.number({"prefix", "weight of the share of the prompt that is cached", false, 0, 1000}, prefix);
+            fields.number({"cold",
+                           "weight, for a prompt that no replica has any block of, of how long a replica has gone "
+                           "without one",
+                           false, 0, 1000},
+                          cold);
+            fields.when(prefix > 0 || cold > 0, "a weight of prompts that are cached or not (prefix, cold)",
+                        [&](Fields& same) {
+                            same.boolean({"approximate", "goes by the prompts sent to each replica, not by its cache"},
+                                         of_traffic);
+                        });
         }
     };
-    explicit WeightedScores(const Parameters& own) : own_(own) {}
-    [[nodiscard]] RouterNeeds needs() const override { return {.prefix_cache = own_.prefix > 0}; }
+    explicit WeightedScores(const Parameters& own) : own_(own), index_(own.of_traffic) {}
+    [[nodiscard]] RouterNeeds needs() const override {
+        return {.prefix_cache = !own_.of_traffic && (own_.prefix > 0 || own_.cold > 0)};
+    }
 
     std::uint32_t choose(const EngineStates& engines, const std::vector<std::uint32_t>& among,
                          const RoutedRequest& request) override {
@@ -33,6 +49,9 @@ class WeightedScores final : public Router {
             among.begin(), among.end(), [&](std::uint32_t a, std::uint32_t b) { return queue(a) < queue(b); });
         const std::size_t least_queue = queue(*shortest);
         const std::size_t most_queue = queue(*longest);
+        const bool cold = own_.cold > 0 && std::all_of(among.begin(), among.end(), [&](std::uint32_t i) {
+                              return index_.cached(engines, i, request) == 0;
+                          });
         std::vector<std::uint32_t> best;
         double most = -1;
         for (const std::uint32_t i : among) {
@@ -43,10 +62,9 @@ class WeightedScores final : public Router {
             const double free = static_cast<double>(engine.free_blocks()) /
                                 static_cast<double>(std::max<std::uint64_t>(1, engine.limits().blocks));
             const double cached =
-                own_.prefix > 0
-                    ? static_cast<double>(engine.cached_prefix(request.content, request.prompt)) / request.prompt
-                    : 0;
-            const double score = own_.queue * idle + own_.cache * free + own_.prefix * cached;
+                own_.prefix > 0 ? static_cast<double>(index_.cached(engines, i, request)) / request.prompt : 0;
+            const double score = own_.queue * idle + own_.cache * free + own_.prefix * cached +
+                                 (cold ? own_.cold * rested(among, i) : 0);
             if (score > most) {
                 most = score;
                 best.clear();
@@ -55,11 +73,35 @@ class WeightedScores final : public Router {
                 best.push_back(i);
             }
         }
-        return best.size() == 1 ? best.front() : best[draw_for(engines, request).below(best.size())];
+        const std::uint32_t chosen =
+            best.size() == 1 ? best.front() : best[draw_for(engines, request).below(best.size())];
+        if (cold) {
+            std::erase(cold_, chosen);
+            cold_.push_back(chosen);
+        }
+        index_.sent(engines, chosen, request);
+        return chosen;
     }
 
   private:
+    /// 1 for the replica that has gone without a cold prompt for longest, 0 for the one that had the last; those that never had one go
+    /// first, by number.
+    [[nodiscard]] double rested(const std::vector<std::uint32_t>& among, std::uint32_t replica) const {
+        if (among.size() < 2) {
+            return 1;
+        }
+        const auto place = [&](std::uint32_t i) {
+            const auto found = std::find(cold_.begin(), cold_.end(), i);
+            return std::pair(found == cold_.end() ? -1 : found - cold_.begin(), i);
+        };
+        const auto before =
+            std::count_if(among.begin(), among.end(), [&](std::uint32_t i) { return place(i) < place(replica); });
+        return 1 - static_cast<double>(before) / static_cast<double>(among.size() - 1);
+    }
+
     Parameters own_;
+    PrefixIndex index_;
+    std::vector<std::uint32_t> cold_;  ///< replicas that had a prompt that nobody knew, the last at the end
 };
 
 }  // namespace
