@@ -14,9 +14,9 @@ namespace orrery::validation {
 
 namespace {
 
-const std::vector<std::string> kSuites = {"compute",         "collectives",   "devices",  "serving",
-                                          "serving-reports", "engine-memory", "training", "training-memory",
-                                          "faults",          "energy"};
+const std::vector<std::string> kSuites = {"compute",         "collectives", "devices",       "serving",
+                                          "serving-reports", "fleets",      "engine-memory", "training",
+                                          "training-memory", "faults",      "energy"};
 
 struct Limit {
     bool at_least = false;

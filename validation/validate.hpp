@@ -62,6 +62,10 @@ Comparison validate_training_memory(const DataDirectory& data, const Terminal& t
 /// times per token, times to the first token and throughputs by engine and kind of model. `points`: print every row.
 Comparison validate_serving_reports(const DataDirectory& data, const Terminal& terminal, bool points);
 
+/// Runs published ladders of fleets behind routers (validation/serving/fleet_arms.csv), each as one run, and compares throughputs,
+/// latencies, saturation and the gains of routers. `points`: print every stage.
+Comparison validate_fleets(const DataDirectory& data, const Terminal& terminal, bool points);
+
 /// Runs a serving scenario whose request trace logged latencies (columns ttft_s and e2e_s, as `orrery import otlp` writes them) and
 /// compares them request by request and at their quantiles. Throws ConfigError where the run is not of the whole trace in its order.
 Comparison validate_logged(ModelCache& models, const Terminal& terminal, const std::string& file);

@@ -18,12 +18,13 @@ int command_validate(const CommandLine& line, const DataDirectory& data) {
     const Terminal terminal = line.terminal();
     const std::string suite = line.arguments.empty() ? "all" : line.arguments[0];
     if (suite != "all" && suite != "training" && suite != "collectives" && suite != "compute" && suite != "devices" &&
-        suite != "serving" && suite != "serving-reports" && suite != "engine-memory" && suite != "training-memory" &&
-        suite != "faults" && suite != "energy") {
-        throw ConfigError(fmt::format("unknown suite '{}'; it is one of compute, training, collectives, devices, "
-                                      "serving, serving-reports, engine-memory, training-memory, faults, energy",
-                                      suite),
-                          ErrorCode::unknown_name);
+        suite != "serving" && suite != "serving-reports" && suite != "fleets" && suite != "engine-memory" &&
+        suite != "training-memory" && suite != "faults" && suite != "energy") {
+        throw ConfigError(
+            fmt::format("unknown suite '{}'; it is one of compute, training, collectives, devices, "
+                        "serving, serving-reports, fleets, engine-memory, training-memory, faults, energy",
+                        suite),
+            ErrorCode::unknown_name);
     }
     const std::vector<std::pair<const char*, std::vector<std::string>>> uses = {
         {"data", {"compute", "collectives", "faults", "serving"}},
@@ -92,6 +93,9 @@ int command_validate(const CommandLine& line, const DataDirectory& data) {
     }
     if (suite == "all" || suite == "serving-reports") {
         compared.push_back(validate_serving_reports(data, terminal, line.has("points")));
+    }
+    if (suite == "all" || suite == "fleets") {
+        compared.push_back(validate_fleets(data, terminal, line.has("points")));
     }
     if (suite == "all" || suite == "engine-memory") {
         compared.push_back(validate_engine_memory(data, terminal, line.has("points")));

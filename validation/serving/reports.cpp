@@ -7,6 +7,7 @@
 #include "tools/driver/kinds/serving.hpp"
 #include "tools/driver/run.hpp"
 #include "tools/driver/scenario_trial.hpp"
+#include "validation/serving/in_threads.hpp"
 #include "validation/statistics.hpp"
 #include "validation/validate.hpp"
 #include "workloads/imports/importer.hpp"
@@ -15,18 +16,13 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cmath>
-#include <exception>
 #include <map>
-#include <mutex>
-#include <thread>
 
 namespace orrery::validation {
 
 namespace {
 
-constexpr std::size_t kReportThreads = 2;
 constexpr double kMillisecond = 1e-3;
 constexpr std::int64_t kMostRequests = 3000;  ///< longer runs are cut, as their length changes little
 constexpr std::int64_t kAlone = 40;  ///< requests at least where a client sends one at a time: a draw of lengths
@@ -143,40 +139,6 @@ void predict_report(ServingReport& report, ModelCache& models) {
     }
 }
 
-void predict_reports(std::vector<ServingReport>& reports, const DataDirectory& data, const Terminal& terminal) {
-    Progress progress(terminal, "running reported servers");
-    std::atomic<std::size_t> next = 0;
-    std::mutex lock;
-    std::exception_ptr failure;
-    const auto work = [&](bool shows) {
-        try {
-            ModelCache models(data);
-            for (std::size_t i = next++; i < reports.size(); i = next++) {
-                predict_report(reports[i], models);
-                if (shows) {
-                    progress.update(static_cast<double>(i) / static_cast<double>(reports.size()));
-                }
-            }
-        } catch (...) {
-            const std::lock_guard<std::mutex> guard(lock);
-            failure = std::current_exception();
-            next = reports.size();
-        }
-    };
-    std::vector<std::thread> threads;
-    for (std::size_t i = 1; i < kReportThreads; ++i) {
-        threads.emplace_back(work, false);
-    }
-    work(true);
-    for (std::thread& thread : threads) {
-        thread.join();
-    }
-    if (failure) {
-        std::rethrow_exception(failure);
-    }
-    progress.finish();
-}
-
 /// Errors of a group of reports, by measure.
 struct ReportErrors {
     std::array<std::vector<double>, kMeasures.size()> errors;  ///< signed
@@ -258,7 +220,8 @@ Comparison validate_serving_reports(const DataDirectory& data, const Terminal& t
             ++left_out[row.text("use")];
         }
     }
-    predict_reports(reports, data, terminal);
+    in_threads(reports.size(), data, terminal, "running reported servers",
+               [&](ModelCache& models, std::size_t i) { predict_report(reports[i], models); });
     ReportErrors all;
     std::map<std::string, ReportErrors> groups;
     std::vector<std::vector<std::string>> table;
