@@ -134,6 +134,9 @@ void predict_arm(FleetArm& arm, const DataDirectory& data, ModelCache& models) {
     try {
         YamlNode tree = load_yaml(file);
         apply_override(tree, "engine.router=" + arm.row->text("router"));
+        if (!arm.row->text("gateway").empty()) {
+            apply_override(tree, "engine.gateway=" + arm.row->text("gateway"));
+        }
         const Summary summary = run_scenario(read_scenario(tree, file, data), models, RunOptions()).summary;
         const auto value = [&](const std::string& name) {
             const Metric* metric = summary.find(name);
