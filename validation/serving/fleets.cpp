@@ -180,8 +180,11 @@ struct FleetErrors {
             }
             if (stage.below && stage.compares(t)) {
                 own.ttft.push_back(stage.error(t));
-                out.points.push_back({stage.measured[t], stage.predicted[t], "TTFT",
-                                      fmt::format("{} {}/s", arm.name(), stage.rate), {arm.row->text("setup")}});
+                out.points.push_back({stage.measured[t],
+                                      stage.predicted[t],
+                                      "TTFT",
+                                      fmt::format("{} {}/s", arm.name(), stage.rate),
+                                      {arm.row->text("setup")}});
             }
             if (stage.below && stage.compares(kLatencyMean)) {
                 own.latency.push_back(stage.error(kLatencyMean));
@@ -194,8 +197,12 @@ struct FleetErrors {
             own.saturation.push_back(arm.most(false) / arm.most(true) - 1);
         }
         const std::vector<std::string> cells = {
-            arm.name(), fmt::format("{} of {}", below, arm.stages.size()), shown(own.throughput),
-            shown(own.throughput_beyond), shown(own.ttft), shown(own.latency),
+            arm.name(),
+            fmt::format("{} of {}", below, arm.stages.size()),
+            shown(own.throughput),
+            shown(own.throughput_beyond),
+            shown(own.ttft),
+            shown(own.latency),
             own.itl.empty() ? "-" : compared(arm.printed_itl() / kMillisecond, arm.itl() / kMillisecond, "{:.1f}"),
             own.saturation.empty() ? "-" : compared(arm.most(true), arm.most(false), "{:.0f}")};
         for (const auto member : {&FleetErrors::throughput, &FleetErrors::throughput_beyond, &FleetErrors::ttft,
@@ -228,8 +235,13 @@ void print_stages(const std::vector<FleetArm>& arms, const Terminal& terminal) {
 }  // namespace
 
 Comparison validate_fleets(const DataDirectory& data, const Terminal& terminal, bool points) {
-    Comparison out{"fleets", "stages of ladders of fleets behind routers", "Nothing is fitted on them.", "",
-                   {"figure", "setup"}, {}, {}};
+    Comparison out{"fleets",
+                   "stages of ladders of fleets behind routers",
+                   "Nothing is fitted on them.",
+                   "",
+                   {"figure", "setup"},
+                   {},
+                   {}};
     const std::vector<FactsRow> rows = read_facts_table(data.path("validation/serving/fleet_arms.csv"), ';');
     const std::vector<FactsRow> stages = read_facts_table(data.path("validation/serving/fleets.csv"), ';');
     std::map<std::string, std::pair<int, double>> left_out;

@@ -64,7 +64,8 @@ class Affinity final : public Router {
                 best.push_back(i);
             }
         }
-        const std::uint32_t chosen = best.size() == 1 ? best.front() : best[draw_for(engines, request).below(best.size())];
+        const std::uint32_t chosen =
+            best.size() == 1 ? best.front() : best[draw_for(engines, request).below(best.size())];
         const std::uint32_t tokens = uncached(engines, chosen, request);
         in_flight_[chosen].tokens += tokens;
         in_flight_[chosen].sent.emplace_back(request.request, tokens);
@@ -112,6 +113,7 @@ class Affinity final : public Router {
 }  // namespace
 
 extern const PolicyRow<Router> kAffinity = policy_row<Router, Affinity>(
-    "affinity", "a replica that holds most of the prompt, until it is saturated; else the fewest prompt tokens (llm-d)");
+    "affinity",
+    "a replica that holds most of the prompt, until it is saturated; else the fewest prompt tokens (llm-d)");
 
 }  // namespace orrery::serving
