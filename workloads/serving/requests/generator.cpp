@@ -71,7 +71,9 @@ class Generator final : public RequestSource {
             enter_stage();
         }
         request.stage = stage_;
-        if (made_++ > 0 || spec_.arrivals == ArrivalKind::poisson || spec_.arrivals == ArrivalKind::gamma) {
+        const bool first = spec_.stages.empty() ? made_ == 0 : in_stage_ == 1;
+        ++made_;
+        if (!first || spec_.arrivals == ArrivalKind::poisson || spec_.arrivals == ArrivalKind::gamma) {
             at_ += gap();
         }
         request.arrival = SimTime::from_seconds(daily(at_));
