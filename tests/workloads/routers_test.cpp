@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,9 @@ class Replicas {
                                        std::uint64_t conversation = 0) const {
         return choice(*RouterChoice(router_table(), kind).make(), prompt, 0, conversation);
     }
+
+    /// The number of the next request.
+    [[nodiscard]] std::uint64_t next() const { return next_; }
 
     EngineStates engines;
     std::vector<std::uint32_t> among;
@@ -237,4 +241,65 @@ TEST_CASE(
     const double shortest = mean_wait("least-requests", kRequests);
     CHECK((two < 0.5 * drawn && shortest < 0.75 * two && shortest > 0));
     CHECK(mean_wait("round-robin", kRequests) < drawn);
+}
+
+TEST_CASE("affinity keeps a request at a replica with most of its prompt until that is saturated, as llm-d documents") {
+    const auto choice = [](const std::string& text, std::uint32_t loading) {
+        Replicas replicas(2);
+        replicas.run(1, 144, 7);
+        const auto one = router(text);
+        const auto send = [&](std::uint32_t prompt) {
+            const std::uint32_t taken = replicas.choice(*one, prompt, 0, 7, replicas.next());
+            replicas.wait(taken, prompt, 7);
+            return taken;
+        };
+        // 144 of 160 tokens are cached: sticky, with 16 tokens in flight then.
+        CHECK(send(160) == 1);
+        // Less than half of this one is: the fewest uncached tokens in flight take it, which are those beside the cached ones.
+        CHECK(send(144 + loading) == 1);
+        return send(160);
+    };
+    CHECK(choice("{kind: affinity, cached: 0.5, imbalance: 1000}", 984) == 1);
+    CHECK(choice("{kind: affinity, cached: 0.5, imbalance: 1000}", 985) == 0);
+    CHECK(choice("{kind: affinity, cached: 0.5, imbalance: 0}", 985) == 1);
+}
+
+TEST_CASE("affinity counts prompts as in flight until their first token") {
+    Replicas replicas(2);
+    const auto one = router("affinity");
+    const std::uint32_t taken = replicas.choice(*one, 160, 0, 0, replicas.next());
+    replicas.wait(taken, 160);
+    const std::uint32_t other = replicas.choice(*one, 100, 0, 0, replicas.next());
+    CHECK(other == 1 - taken);
+    replicas.run(other, 100);  // it has had its first token: 160 against none
+    CHECK(replicas.choice(*one, 100, 0, 0, replicas.next()) == other);
+}
+
+TEST_CASE("an index of traffic knows the prompts that were sent, as many blocks as the cache has") {
+    Replicas replicas(2);
+    const auto one = router("{kind: weighted-scores, queue: 0, cache: 0, prefix: 1, approximate: true}");
+    // Nothing is cached anywhere, and nobody has run: the second request of a conversation follows the first.
+    const std::uint32_t first = replicas.choice(*one, 160, 0, 7, 1);
+    CHECK(replicas.choice(*one, 160, 0, 7, 2) == first);
+    CHECK(replicas.choice(*one, 320, 0, 7, 3) == first);
+    // 100 blocks of other prompts on both replicas push it out: draws decide again, and go both ways.
+    std::set<std::uint32_t> drawn;
+    for (std::uint64_t i = 0; i < 40; ++i) {
+        for (std::uint64_t other = 0; other < 4; ++other) {
+            (void)replicas.choice(*one, 1600, 0, 1000 + 10 * i + other, 100 + 10 * i + other);
+        }
+        drawn.insert(replicas.choice(*one, 160, 0, 7, 5000 + i));
+    }
+    CHECK(drawn.size() == 2);
+}
+
+TEST_CASE("weighted-scores spreads prompts that nobody knows, the replica without one for longest first") {
+    // The scores of llm-d's no-hit-lru-scorer among three: 1, 0.5 and 0, first those that never had one, in their order.
+    Replicas replicas(3);
+    const auto one = router("{kind: weighted-scores, queue: 0, cache: 0, prefix: 0, cold: 1, approximate: true}");
+    std::vector<std::uint32_t> taken;
+    for (std::uint64_t i = 0; i < 6; ++i) {
+        taken.push_back(replicas.choice(*one, 160, 0, 0, i));
+    }
+    CHECK(taken == std::vector<std::uint32_t>{0, 1, 2, 0, 1, 2});
 }
