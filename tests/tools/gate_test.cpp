@@ -79,6 +79,10 @@ TEST_CASE("accuracy: the suite serving-reports keeps the limits of validation/th
     check_suite("serving-reports");
 }
 
+TEST_CASE("accuracy: the suite fleets keeps the limits of validation/thresholds.yaml") {
+    check_suite("fleets");
+}
+
 TEST_CASE("accuracy: the suite energy keeps the limits of validation/thresholds.yaml") {
     check_suite("energy");
 }
