@@ -12,6 +12,7 @@ Pipelines::Pipelines(const ServiceSpec& spec, const ServiceHooks& hooks, Fleet& 
       hooks_(hooks),
       kv_transfers_(transfers.kv),
       swap_ins_(transfers.swap_ins),
+      fetches_(transfers.fetches),
       experts_(experts),
       generation_(generation),
       timeline_(timeline) {
@@ -89,6 +90,19 @@ void Pipelines::stop(std::uint32_t index) {
     replica.under_way = 0;
 }
 
+// What waits first and has part of its prompt in lower tiers has it brought once there is room, as an engine looks for it when it comes
+// to the request; when the request came there may have been none.
+void Pipelines::fetch_waiting(std::uint32_t index) {
+    EngineState& state = fleet_[index].state;
+    while (state.limits().host_cache + state.limits().nvme_cache > 0 && !state.waiting.empty() && state.has_place()) {
+        const std::uint32_t first = state.waiting.front();
+        const Sequence& sequence = state.sequence(first);
+        if (sequence.blocks > 0 || sequence.generated > 0 || !fetches_.start(index, first)) {
+            return;
+        }
+    }
+}
+
 // A sequence that gave up its own blocks leaves an empty batch: the next one can use them.
 void Pipelines::plan(Replica& replica, Batch& batch) {
     std::uint64_t before = 0;
@@ -108,6 +122,7 @@ bool Pipelines::launch(std::uint32_t index) {
     const std::uint32_t id = replica.free_in_flight.back();
     InFlightBatch& entry = replica.in_flight[id];
     entry.batch.clear();
+    fetch_waiting(index);
     const std::vector<std::uint32_t> newcomers =
         replica.pool.plans_ahead ? replica.state.hold_newcomers() : std::vector<std::uint32_t>();
     plan(replica, entry.batch);

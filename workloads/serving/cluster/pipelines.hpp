@@ -38,6 +38,7 @@ class Pipelines final : public FleetPart {
     [[nodiscard]] static std::uint64_t token(What what, std::uint32_t replica, std::uint32_t entry = 0) {
         return (std::uint64_t{static_cast<std::uint8_t>(what)} << 56U) | (std::uint64_t{entry} << 32U) | replica;
     }
+    void fetch_waiting(std::uint32_t index);
     static void plan(Replica& replica, Batch& batch);
     void woken(std::uint32_t index);
     [[nodiscard]] bool launch(std::uint32_t index);
@@ -52,6 +53,7 @@ class Pipelines final : public FleetPart {
     const ServiceHooks& hooks_;
     KvTransfers& kv_transfers_;
     SwapIns& swap_ins_;
+    Fetches& fetches_;
     ExpertLoads* experts_;
     Generation& generation_;
     RequestTimeline& timeline_;

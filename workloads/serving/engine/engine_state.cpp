@@ -224,8 +224,8 @@ EngineState::Fetch EngineState::begin_fetch(std::uint32_t index, std::uint64_t r
     take(taken + wanted - here);
     sequence.blocks = wanted;
     sequence.stage = Stage::arriving;
-    ORRERY_ASSERT(waiting.back() == index);
-    waiting.pop_back();
+    const std::size_t gone = std::erase(waiting, index);
+    ORRERY_ASSERT(gone == 1);
     return fetch;
 }
 
