@@ -110,6 +110,9 @@ TEST_CASE("The emulator stays up and small under 200 streams, killed, silent and
 TEST_CASE("curl reads the emulator's streams") {
     run_emulate_test("curl");
 }
+TEST_CASE("OpenAI's own client reads the emulator's answers, streams and errors") {
+    run_emulate_test("openai");
+}
 TEST_CASE("wrk loads the emulator without an error") {
     run_emulate_test("wrk");
 }

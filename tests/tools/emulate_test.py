@@ -354,6 +354,48 @@ def test_wrk():
         assert int(re.search(r"(\d+) requests in", got.stdout)[1]) > 200, got.stdout
 
 
+OPENAI = """
+import OpenAI from 'openai';
+const client = new OpenAI({baseURL: process.argv[2], apiKey: 'none', maxRetries: 0});
+const stream = await client.chat.completions.create({model: 'small', max_tokens: 3, stream: true,
+  stream_options: {include_usage: true}, messages: [{role: 'user', content: 'hi'}]});
+let text = '', usage = null;
+for await (const part of stream) {
+  text += part.choices[0]?.delta?.content ?? '';
+  usage = part.usage ?? usage;
+}
+const whole = await client.completions.create({model: 'small', prompt: 'four', max_tokens: 2});
+const models = await client.models.list();
+let refused = 0;
+try { await client.completions.create({model: 'other', prompt: 'x'}); } catch (error) { refused = error.status; }
+console.log(JSON.stringify([text, usage.completion_tokens, whole.choices[0].text, models.data[0].id, refused]));
+"""
+
+
+def test_openai():
+    """OpenAI's own client, where npm has it."""
+    if shutil.which("npm") is None or shutil.which("node") is None:
+        print("no npm here")
+        sys.exit(77)
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            got = subprocess.run(["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "openai@4"], cwd=folder,
+                                 capture_output=True, text=True, timeout=60)
+        except subprocess.TimeoutExpired:
+            got = None
+        if got is None or got.returncode != 0:
+            print("npm does not reach its registry")
+            sys.exit(77)
+        script = os.path.join(folder, "client.mjs")
+        with open(script, "w", encoding="ascii") as file:
+            file.write(OPENAI)
+        with emulator() as one:
+            got = subprocess.run(["node", script, f"http://127.0.0.1:{one.port}/v1"], capture_output=True, text=True,
+                                 timeout=60)
+        assert got.returncode == 0, got
+        assert json.loads(got.stdout) == [" the sky was", 3, " the sky", "small", 404], got
+
+
 def test_summary():
     with emulator("--json", "-") as one:
         for _ in range(5):
