@@ -134,7 +134,7 @@ REGISTER_LISTENER("files", 1, Files);
 /// Files of tests. Those that take longest come first, so that none of them is left to one worker at the end.
 std::vector<std::string> files_of_tests() {
     constexpr std::array kLongest = {"every_field_test", "tools/papers_test", "gate_test", "report_test",
-                                     "expected_test",    "program_test",        "plan_test", "serving_scenarios_test"};
+                                     "expected_test",    "program_test",      "plan_test", "serving_scenarios_test"};
     std::set<std::string> files;
     for (const doctest::detail::TestCase& test : doctest::detail::getRegisteredTests()) {
         files.insert(test.m_file.c_str());

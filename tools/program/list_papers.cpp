@@ -103,15 +103,16 @@ std::string paper_totals(const std::vector<Paper>& papers) {
     Counts counts;
     std::vector<std::string> grades;
     for (const PaperGrade grade : kGrades) {
-        const auto number = std::count_if(papers.begin(), papers.end(),
-                                          [&](const Paper& paper) { return paper.grade() == grade; });
+        const auto number =
+            std::count_if(papers.begin(), papers.end(), [&](const Paper& paper) { return paper.grade() == grade; });
         grades.push_back(fmt::format("{} {}", number, grade_name(grade)));
     }
     for (const Paper& paper : papers) {
         counts.add(paper);
     }
     return fmt::format(
-        "{} systems: {}\nfigures: {} in band; signs, which count apart: {}; not counted: {} that follow from inputs, {} of "
+        "{} systems: {}\nfigures: {} in band; signs, which count apart: {}; not counted: {} that follow from inputs, "
+        "{} of "
         "replays written by hand\n",
         papers.size(), fmt::join(grades, "; "), counts.figures.text(), counts.signs.text(), counts.inputs,
         counts.replays);
