@@ -338,3 +338,11 @@ TEST_CASE("serving: a router's parameters are its own, and unknown to the others
     CHECK(elsewhere("{kind: prefix, imbalance: 2}"));
     CHECK_THROWS_AS((void)with_router("{kind: session, imbalance: 2}"), const ConfigError&);
 }
+
+TEST_CASE("serving: a prompt that found no room for what lower tiers have of it gets it when its turn comes") {
+    // The second request takes all five blocks, so that those of the first go to host memory, and ends after four iterations.
+    ServiceSpec spec = caching(5);
+    spec.pools[0].limits.host_cache = 100;
+    CHECK(iterations(spec, {turn(0, 8, 1, 1), turn(2, 16, 4, 2), turn(3.5, 9, 1, 1)}) ==
+          Lines{"0:8", "1:16", "1:1", "1:1", "1:1", "2:1"});
+}
