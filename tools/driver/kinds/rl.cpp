@@ -515,6 +515,8 @@ void check_part(const RlPart& job, const Mark& mark, std::vector<Diagnostic>& er
                "gets a step's prompts at once: no 'arrivals', no 'clients'");
         refuse(requests.sample != 1 || requests.rate != usual.rate || requests.swing > 0,
                "has all of a step's prompts, and at once: no 'sample', no 'rate', no 'swing'");
+        refuse(!requests.stages.empty() || requests.questions > 0 || requests.concurrency > 0,
+               "has a step's prompts under way at once, each another: no 'stages', no 'questions', no 'concurrency'");
         refuse(requests.timeout > 0 || serving.measure.from > 0 || serving.measure.to > 0,
                "answers all prompts, and all of it is measured: no 'timeout', no 'measure'");
         refuse(serving.engine.mixed.scales || serving.engine.prefill.scales || serving.engine.decode.scales,

@@ -120,7 +120,7 @@ class EngineState {
         double host = 0;
         double nvme = 0;
     };
-    /// Takes the newest waiting sequence aside while its prefix comes from lower tiers, with room for `room` tokens;
+    /// Takes a waiting sequence without blocks aside while its prefix comes from lower tiers, with room for `room` tokens;
     /// nothing happens (and 0 comes back) when none is there or no room is.
     [[nodiscard]] Fetch begin_fetch(std::uint32_t index, std::uint64_t room);
     void end_fetch(std::uint32_t index);
