@@ -82,7 +82,9 @@ class IndexedBlocks final : public StandardAttention {
 
   private:
     /// Heads of the indexer go with heads of keys.
-    [[nodiscard]] double own_heads(const LayerContext& at) const { return heads_ / std::min(heads_, at.shard.key_ranks); }
+    [[nodiscard]] double own_heads(const LayerContext& at) const {
+        return heads_ / std::min(heads_, at.shard.key_ranks);
+    }
 
     double block_, blocks_, heads_, dim_;
 };
@@ -90,7 +92,7 @@ class IndexedBlocks final : public StandardAttention {
 }  // namespace
 
 extern const PolicyRow<AttentionForm> kIndexedBlocks;
-const PolicyRow<AttentionForm> kIndexedBlocks = policy_row<AttentionForm, IndexedBlocks>(
-    "indexed-blocks", "blocks of keys that an indexer chooses for each query");
+const PolicyRow<AttentionForm> kIndexedBlocks =
+    policy_row<AttentionForm, IndexedBlocks>("indexed-blocks", "blocks of keys that an indexer chooses for each query");
 
 }  // namespace orrery::model
