@@ -8,6 +8,9 @@
 
 namespace orrery::validation {
 
+/// Suites of `orrery validate`.
+[[nodiscard]] const std::vector<std::string>& suite_names();
+
 /// Compares the scores of the suites with the limits of `file` (validation/thresholds.yaml by default), prints what is worse, and
 /// says whether nothing is. A limit is a text such as "<= 6.80 %" or ">= 230". Throws ConfigError for a suite or a score that
 /// there is not, for a limit without its unit, and for a score without a limit.

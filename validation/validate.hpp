@@ -62,6 +62,10 @@ Comparison validate_training_memory(const DataDirectory& data, const Terminal& t
 /// times per token, times to the first token and throughputs by engine and kind of model. `points`: print every row.
 Comparison validate_serving_reports(const DataDirectory& data, const Terminal& terminal, bool points);
 
+/// Runs serving with replicas of its own for prompts and for decoding: points whose workers are stated, and those whose recipes give
+/// them (validation/serving/disaggregated.csv, recipes.csv). `points`: print each.
+Comparison validate_disaggregated(const DataDirectory& data, const Terminal& terminal, bool points);
+
 /// Runs published ladders of fleets behind routers (validation/serving/fleet_arms.csv), each as one run, and compares throughputs,
 /// latencies, saturation and the gains of routers. `points`: print every stage.
 Comparison validate_fleets(const DataDirectory& data, const Terminal& terminal, bool points);

@@ -17,13 +17,12 @@ namespace orrery::validation {
 int command_validate(const CommandLine& line, const DataDirectory& data) {
     const Terminal terminal = line.terminal();
     const std::string suite = line.arguments.empty() ? "all" : line.arguments[0];
-    if (suite != "all" && suite != "training" && suite != "collectives" && suite != "compute" && suite != "devices" &&
-        suite != "serving" && suite != "serving-reports" && suite != "fleets" && suite != "engine-memory" &&
-        suite != "training-memory" && suite != "faults" && suite != "energy") {
+    if (const auto& names = suite_names();
+        suite != "all" && std::find(names.begin(), names.end(), suite) == names.end()) {
+        const std::string near = nearest_name(suite, names);
         throw ConfigError(
-            fmt::format("unknown suite '{}'; it is one of compute, training, collectives, devices, "
-                        "serving, serving-reports, fleets, engine-memory, training-memory, faults, energy",
-                        suite),
+            fmt::format("unknown suite '{}'{}; it is one of {}", suite,
+                        near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near), fmt::join(names, ", ")),
             ErrorCode::unknown_name);
     }
     const std::vector<std::pair<const char*, std::vector<std::string>>> uses = {
@@ -93,6 +92,9 @@ int command_validate(const CommandLine& line, const DataDirectory& data) {
     }
     if (suite == "all" || suite == "serving-reports") {
         compared.push_back(validate_serving_reports(data, terminal, line.has("points")));
+    }
+    if (suite == "all" || suite == "disaggregated") {
+        compared.push_back(validate_disaggregated(data, terminal, line.has("points")));
     }
     if (suite == "all" || suite == "fleets") {
         compared.push_back(validate_fleets(data, terminal, line.has("points")));

@@ -110,6 +110,24 @@ std::vector<std::string> phase_changes_of(const FactsRow& row) {
     return changes;
 }
 
+// The same with the number of nodes, and with drafts of the model's own layer, of whose tokens the table says how many are accepted.
+std::vector<std::string> recipe_changes_of(const FactsRow& row) {
+    std::vector<std::string> changes = phase_changes_of(row);
+    changes.push_back("cluster.nodes=" + row.text("nodes"));
+    for (const char* phase : {"prefill", "decode"}) {
+        if (const std::string copies = row.text(fmt::format("{}_copies", phase)); !copies.empty()) {
+            changes.push_back(fmt::format("engine.{}.redundant_experts={}", phase, copies));
+        }
+    }
+    if (!row.text("drafts").empty()) {
+        constexpr double kAccepted = 0.84;
+        changes.push_back("engine.speculation.tokens=" + row.text("drafts"));
+        changes.push_back(fmt::format("engine.speculation.acceptance={}", kAccepted));
+        changes.emplace_back("engine.speculation.layers=1");
+    }
+    return changes;
+}
+
 constexpr double kMilli = 1e-3;
 
 /// What a row changes in its setup.
@@ -143,11 +161,15 @@ std::vector<ServingPoint> loops_apart(const std::vector<std::string>& files, Cha
 }  // namespace
 
 std::vector<ServingPoint> load_points_apart(const DataDirectory& data) {
-    return loops_apart({"degrees", "latent", "borrowed"}, changes_of, data);
+    return loops_apart({"degrees", "latent", "borrowed", "linear"}, changes_of, data);
 }
 
 std::vector<ServingPoint> load_disaggregated_points(const DataDirectory& data) {
     return loops_apart({"disaggregated"}, phase_changes_of, data);
+}
+
+std::vector<ServingPoint> load_recipe_points(const DataDirectory& data) {
+    return loops_apart({"recipes"}, recipe_changes_of, data);
 }
 
 std::vector<ServingPoint> load_serving_points(const DataDirectory& data) {

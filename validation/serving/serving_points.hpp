@@ -33,10 +33,13 @@ struct ServingPoint {
 
 /// All points of latencies in the order of their files. Throws ConfigError.
 [[nodiscard]] std::vector<ServingPoint> load_serving_points(const DataDirectory& data);
-/// Points that are scored apart, none of them for fitting (validation/serving/degrees.csv, latent.csv, borrowed.csv).
+/// Points that are scored apart, none of them for fitting (validation/serving/degrees.csv, latent.csv, borrowed.csv, linear.csv).
 [[nodiscard]] std::vector<ServingPoint> load_points_apart(const DataDirectory& data);
 /// Points with replicas of their own for prompts and for decoding, none of them for fitting (validation/serving/disaggregated.csv).
 [[nodiscard]] std::vector<ServingPoint> load_disaggregated_points(const DataDirectory& data);
+
+/// The same of points whose replicas their recipes give, with and without drafts (validation/serving/recipes.csv).
+[[nodiscard]] std::vector<ServingPoint> load_recipe_points(const DataDirectory& data);
 /// Points of which only the throughput is known (validation/serving/offline.csv).
 [[nodiscard]] std::vector<ServingPoint> load_offline_points(const DataDirectory& data);
 

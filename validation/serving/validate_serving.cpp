@@ -97,6 +97,10 @@ void print_points(const Terminal& terminal, const std::vector<ServingPoint>& poi
     terminal.table({"point", "GPUs", "load", "", "TPOT", "TTFT", "end to end"}, rows);
 }
 
+std::string setup_of(const ServingPoint& point) {
+    return point.id.substr(0, point.id.find(':'));
+}
+
 // One latency of a point: measured, predicted, and the half-width of its interval.
 struct Latency {
     const char* name;
@@ -220,8 +224,8 @@ void validate_offline(const DataDirectory& data, const Terminal& terminal, bool 
             continue;
         }
         const double error = point.predicted_tokens_per_s / point.tokens_per_s - 1;
-        for (const std::string& group : {std::string(point.dense ? "all dense models" : "all mixtures of experts"),
-                                         point.id.substr(0, point.id.find(':'))}) {
+        for (const std::string& group :
+             {std::string(point.dense ? "all dense models" : "all mixtures of experts"), setup_of(point)}) {
             groups[group].push_back(error);
         }
         rows.push_back({point.id, gpus, load,
@@ -240,32 +244,22 @@ void validate_offline(const DataDirectory& data, const Terminal& terminal, bool 
     terminal.table({"group", "points", "median error (bias)"}, rows);
 }
 
-// Prompts and decoding on replicas of their own, most of them with experts over many GPUs.
-std::vector<ServingPoint> validate_disaggregated(const DataDirectory& data, const Terminal& terminal, bool each) {
-    std::vector<ServingPoint> points = load_disaggregated_points(data);
-    predict_each(points, data, terminal);
-    if (each) {
-        print_points(terminal, points);
+// What the 90 % intervals of runs that nothing is fitted on would have to be, from every other point of each setup, and how many of
+// the others lie inside those in use.
+void print_halves(const Terminal& terminal, const std::string& title, std::vector<ServingPoint> points) {
+    std::map<std::string, int> counts;
+    for (ServingPoint& point : points) {
+        point.fitted_half = counts[setup_of(point)]++ % 2 == 0;
     }
-    const Filter any = [](const ServingPoint&) { return true; };
-    print_groups(
-        terminal, "disaggregated, by setup (nothing is fitted on them but the time of a hand-over)", points,
-        [](const ServingPoint& p) { return p.id.substr(0, p.id.find(':')); }, any);
-    print_groups(
-        terminal, "disaggregated, by attention of the decode replicas", points,
-        [](const ServingPoint& p) {
-            const auto groups = static_cast<int>(p.scenario.as<ServingKind>().engine.decode.groups);
-            return groups == 1 ? std::string("one group") : fmt::format("{:2} groups", groups);
-        },
-        any);
-    print_groups(
-        terminal, "disaggregated, all", points, [](const ServingPoint&) { return std::string("all"); }, any);
-    for (const ServingPoint& point : points) {
-        if (!point.problem.empty()) {
-            fmt::print("{}: {}\n", point.id, point.problem);
-        }
+    std::vector<std::vector<std::string>> rows;
+    for (const Latency& latency : kLatencies) {
+        const std::optional<double> left = width_left(points, latency, [](const ServingPoint&) { return true; });
+        const Coverage inside = coverage_of(points, latency, [](const ServingPoint&) { return true; });
+        rows.push_back({latency.name, left ? fmt::format("{:.3f}", *left) : "-", inside.text()});
     }
-    return points;
+    terminal.heading(
+        fmt::format("{}: half-width of log(time) that every other point leaves; the rest inside those in use", title));
+    terminal.table({"latency", "left", "inside the 90 % interval"}, rows);
 }
 
 // Points whose degrees their source misstates, or whose attention was not measured on their device: no part of the scores.
@@ -278,8 +272,8 @@ void validate_apart(const DataDirectory& data, const Terminal& terminal, bool ea
     const Filter any = [](const ServingPoint&) { return true; };
     print_groups(
         terminal,
-        "scored apart, since engines were fitted without them: degrees that the source multiplied, latent attention, "
-        "B300",
+        "scored apart, since engines were fitted without them: degrees that the source multiplied, latent, linear and "
+        "sparse attention, B300",
         points, [](const ServingPoint& p) { return p.id.substr(0, p.id.find(':')); }, any);
 }
 
@@ -371,6 +365,17 @@ std::vector<Score> scores_of(const std::vector<ServingPoint>& points) {
             {"ttft_bias", std::abs(100 * median(every.ttft)), "%"}};
 }
 
+std::vector<Score> named(const std::string& prefix, const std::vector<ServingPoint>& points) {
+    std::vector<Score> out;
+    for (const Score& score : scores_of(points)) {
+        if (score.name == "points" || score.name == "tpot" || score.name == "ttft" || score.name == "end_to_end" ||
+            score.name == "tpot_bias" || (prefix.empty() && score.name.ends_with("_coverage_held_back"))) {
+            out.push_back({prefix + score.name, score.value, score.unit});
+        }
+    }
+    return out;
+}
+
 }  // namespace
 
 Comparison validate_serving(const DataDirectory& data, const Terminal& terminal, bool points, bool fit,
@@ -424,24 +429,76 @@ Comparison validate_serving(const DataDirectory& data, const Terminal& terminal,
         terminal, "by kind of model", all,
         [](const ServingPoint& p) { return std::string(p.dense ? "dense" : "experts"); }, any);
     print_intervals(terminal, all);
-    std::vector<ServingPoint> disaggregated;
     std::vector<Score> wide;
     if (only.empty()) {
         validate_offline(data, terminal, points);
         validate_apart(data, terminal, points);
-        disaggregated = validate_disaggregated(data, terminal, points);
         wide = validate_wide_ep(data, terminal);
     }
     print_excluded(terminal, data, all);
     validate_layers(data, terminal);
     Comparison out = comparison_of(all);
     out.scores = scores_of(all);
-    for (const Score& score : only.empty() ? scores_of(disaggregated) : std::vector<Score>()) {
-        if (score.name == "points" || score.name == "tpot" || score.name == "tpot_bias") {
-            out.scores.push_back({"disaggregated_" + score.name, score.value, score.unit});
+    out.scores.insert(out.scores.end(), wide.begin(), wide.end());
+    return out;
+}
+
+// Prompts and decoding on replicas of their own, most of them with experts over many GPUs: those that state their workers, then those
+// whose workers the recipes give.
+Comparison validate_disaggregated(const DataDirectory& data, const Terminal& terminal, bool each) {
+    const Filter any = [](const ServingPoint&) { return true; };
+    std::vector<ServingPoint> all;
+    std::vector<Score> scores;
+    const auto score = [&](std::vector<ServingPoint> points, const std::string& title, const std::string& prefix) {
+        predict_each(points, data, terminal);
+        if (each) {
+            print_points(terminal, points);
+        }
+        print_groups(terminal, title + ", by setup (nothing is fitted on them but the time of a hand-over)", points,
+                     setup_of, any);
+        print_groups(
+            terminal, title + ", by attention of the decode replicas", points,
+            [](const ServingPoint& p) {
+                const auto groups = static_cast<int>(p.scenario.as<ServingKind>().engine.decode.groups);
+                return groups == 1 ? std::string("one group") : fmt::format("{:2} groups", groups);
+            },
+            any);
+        print_groups(
+            terminal, title + ", by drafts", points,
+            [](const ServingPoint& p) {
+                const auto drafts = p.scenario.as<ServingKind>().engine.speculation.tokens;
+                return drafts == 0 ? std::string("no drafts") : fmt::format("drafts of {}", drafts);
+            },
+            any);
+        print_groups(
+            terminal, title + ", all", points, [](const ServingPoint&) { return std::string("all"); }, any);
+        for (const ServingPoint& point : points) {
+            if (!point.problem.empty()) {
+                fmt::print("{}: {}\n", point.id, point.problem);
+            }
+        }
+        const std::vector<Score> some = named(prefix, points);
+        scores.insert(scores.end(), some.begin(), some.end());
+        std::move(points.begin(), points.end(), std::back_inserter(all));
+    };
+    score(load_disaggregated_points(data), "disaggregated", "stated_");
+    score(load_recipe_points(data), "disaggregated, replicas from recipes", "recipes_");
+    const auto drafts = [](const ServingPoint& p) {
+        return p.scenario.as<ServingKind>().engine.speculation.tokens > 0;
+    };
+    const auto first = std::stable_partition(all.begin(), all.end(), [&](const ServingPoint& p) { return !drafts(p); });
+    print_halves(terminal, "disaggregated without drafts", {all.begin(), first});
+    print_halves(terminal, "disaggregated with drafts", {first, all.end()});
+    Comparison out = comparison_of(all);
+    out.suite = "disaggregated";
+    out.scores = scores;
+    constexpr std::string_view kHalf = "_held_back";
+    for (const Score& one : named("", {all.begin(), first})) {
+        if (one.name.ends_with(kHalf)) {
+            out.scores.push_back(
+                {"without_drafts_" + one.name.substr(0, one.name.size() - kHalf.size()), one.value, "%"});
         }
     }
-    out.scores.insert(out.scores.end(), wide.begin(), wide.end());
     return out;
 }
 
