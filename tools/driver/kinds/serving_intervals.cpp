@@ -122,7 +122,11 @@ void add_model_error(const Scenario& scenario, double spread, Summary& summary) 
     }
     const double beyond = square_beyond(spread);
     const bool experts = serving.model.experts.count > 0;
-    const ModelWidths left = widths_of(engine.software, experts);
+    ModelWidths left = widths_of(engine.software, experts);
+    if (engine.split) {
+        left = {std::max(left.tpot, kSplitWidths.tpot), std::max(left.ttft, kSplitWidths.ttft),
+                std::max(left.end_to_end, kSplitWidths.end_to_end)};
+    }
     const Metric* overloaded = summary.find("overloaded");
     const ArrivalKind arrivals = serving.requests.arrivals;
     const bool bound = arrivals == ArrivalKind::closed || arrivals == ArrivalKind::at_once ||
@@ -150,7 +154,9 @@ void add_model_error(const Scenario& scenario, double spread, Summary& summary) 
     const bool own = experts ? engine.software.has_experts_interval : engine.software.has_interval;
     summary.notes.push_back(
         fmt::format("low and high of latencies hold what the model erred in nine of ten measured runs of {}",
-                    own ? "this engine" : "all engines"));
+                    engine.split ? "disaggregated serving"
+                    : own        ? "this engine"
+                                 : "all engines"));
 }
 
 void add_steady_state(const ServiceResult& result, Summary& summary) {

@@ -33,6 +33,9 @@ struct ModelWidths {
 /// Those of all engines, of dense models and of mixtures of experts: `orrery validate serving` prints what the declared half gives.
 inline constexpr ModelWidths kDenseWidths{0.163, 0.562, 0.166};
 inline constexpr ModelWidths kExpertsWidths{0.272, 0.567, 0.276};
+/// Of runs with replicas of their own for prompts and for decoding, where they are larger than the engine's: what every other one of
+/// 341 leaves (`orrery validate disaggregated`, 2026-11-29).
+inline constexpr ModelWidths kSplitWidths{0.292, 1.339, 0.354};
 
 /// Those of this engine and kind of model.
 [[nodiscard]] ModelWidths widths_of(const HostSpec& software, bool experts);
