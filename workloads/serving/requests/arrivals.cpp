@@ -123,7 +123,7 @@ void describe(Fields& fields, RequestsSpec& spec) {
                         {"burstiness", "gamma: coefficient of variation of the gaps; 1 is Poisson", false, 0.01, 100},
                         spec.burstiness);
                 });
-    fields.when(!staged, "a load without stages, which say themselves how many requests there are", [&](Fields& same) {
+    fields.when(!staged, "a load of one stage (each of 'stages' has its own rate and duration)", [&](Fields& same) {
         same.integer({"count", "requests; 0: all of a trace, generated ones until the steady state is known", false, 0,
                       1'000'000'000},
                      spec.count);
