@@ -77,6 +77,12 @@ class ServingWork final : public ScenarioRun {
         }
         add_model_error(scenario_, spread_, out.summary);
         note_service(result, out.summary);
+        const auto& serving = scenario_.as<ServingKind>();
+        if (serving.engine.split && serving.model.linear_layers() > 0) {
+            out.summary.notes.emplace_back(
+                "states of linear attention are not sent from prefill to decode replicas: a transfer holds the cache "
+                "alone");
+        }
         out.timeline = options_.timeline ? draw(result) : Timeline();
     }
 
