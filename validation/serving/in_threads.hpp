@@ -12,12 +12,11 @@
 
 namespace orrery::validation {
 
-/// Calls `run(models, i)` for each i below `count`, each thread with models of its own; what it throws is thrown here.
-template <class Run>
-void in_threads(std::size_t count, const DataDirectory& data, const Terminal& terminal, const char* what,
-                const Run& run) {
+/// Calls `run(models, i)` for each i below `count`, each thread with models of its own; what it throws is thrown here. `progress` is called
+/// with the share that is done, by this thread.
+template <class Run, class Report>
+void in_threads(std::size_t count, const DataDirectory& data, const Run& run, const Report& progress) {
     constexpr std::size_t kThreads = 2;
-    Progress progress(terminal, what);
     std::atomic<std::size_t> next = 0;
     std::mutex lock;
     std::exception_ptr failure;
@@ -27,7 +26,7 @@ void in_threads(std::size_t count, const DataDirectory& data, const Terminal& te
             for (std::size_t i = next++; i < count; i = next++) {
                 run(models, i);
                 if (shows) {
-                    progress.update(static_cast<double>(i) / static_cast<double>(count));
+                    progress(static_cast<double>(i) / static_cast<double>(count));
                 }
             }
         } catch (...) {
@@ -47,6 +46,14 @@ void in_threads(std::size_t count, const DataDirectory& data, const Terminal& te
     if (failure) {
         std::rethrow_exception(failure);
     }
+}
+
+/// The same, with a line on the terminal that says `what` is under way.
+template <class Run>
+void in_threads(std::size_t count, const DataDirectory& data, const Terminal& terminal, const char* what,
+                const Run& run) {
+    Progress progress(terminal, what);
+    in_threads(count, data, run, [&](double share) { progress.update(share); });
     progress.finish();
 }
 

@@ -4,21 +4,17 @@
 #include "sim/record/facts_table.hpp"
 #include "tools/driver/kinds/serving.hpp"
 #include "tools/driver/run.hpp"
+#include "validation/serving/in_threads.hpp"
 
 #include <fmt/format.h>
 
-#include <atomic>
 #include <cmath>
-#include <exception>
 #include <map>
-#include <mutex>
-#include <thread>
 
 namespace orrery::validation {
 
 namespace {
 
-constexpr std::size_t kThreads = 2;
 constexpr int kRequestsAClient = 10;
 
 std::string before(const std::string& text, char mark) {
@@ -255,35 +251,13 @@ void predict(ServingPoint& point, ModelCache& models) {
 
 void predict_all(const std::vector<ServingPoint*>& points, const DataDirectory& data,
                  const std::function<void(double)>& progress) {
-    std::atomic<std::size_t> next = 0;
-    std::mutex lock;
-    std::exception_ptr failure;
-    const auto work = [&](bool reports) {
-        try {
-            ModelCache models(data);
-            for (std::size_t i = next++; i < points.size(); i = next++) {
-                predict(*points[i], models);
-                if (reports && progress) {
-                    progress(static_cast<double>(i) / static_cast<double>(points.size()));
-                }
+    in_threads(
+        points.size(), data, [&](ModelCache& models, std::size_t i) { predict(*points[i], models); },
+        [&](double share) {
+            if (progress) {
+                progress(share);
             }
-        } catch (...) {
-            const std::lock_guard<std::mutex> guard(lock);
-            failure = std::current_exception();
-            next = points.size();
-        }
-    };
-    std::vector<std::thread> threads;
-    for (std::size_t i = 1; i < kThreads; ++i) {
-        threads.emplace_back(work, false);
-    }
-    work(true);
-    for (std::thread& thread : threads) {
-        thread.join();
-    }
-    if (failure) {
-        std::rethrow_exception(failure);
-    }
+        });
 }
 
 }  // namespace orrery::validation
