@@ -17,7 +17,7 @@ import time
 
 PROGRAM = sys.argv[1]
 
-# An iteration takes 5 ms and 20 us a token, whatever this machine does: what clients see can be told beforehand.
+# An iteration takes 5 ms and 20 us per token, whatever this machine does: what clients see can be told beforehand.
 SCENARIO = """orrery: 1
 kind: serving
 cluster: {nodes: 1, node: dgx-h100}
