@@ -234,7 +234,7 @@ void describe(Fields& fields, ModelSpec& model) {
     fields.boolean({"biases", "attention's and dense feed-forward products have biases"}, model.biases);
     fields.when(model.window > 0 || model.linear.given(), "a window or linear attention", [&](Fields& same) {
         same.integer({"full_every",
-                      "every so many layers attend to everything, the others through the window or linearly; 0: none",
+                      "period of layers with full attention among layers with a window or linear attention; 0: none",
                       false, 0, 10000},
                      model.full_every);
     });

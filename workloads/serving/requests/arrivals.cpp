@@ -130,8 +130,8 @@ void describe(Fields& fields, RequestsSpec& spec) {
     });
     fields.when(!closed, "requests that come by themselves (a closed loop has 'clients')", [&](Fields& same) {
         same.integer({"concurrency",
-                      "requests that the client has under way at most: others wait with it, and their times count from "
-                      "when they are sent; 0: any number",
+                      "cap on requests that the client has under way; latencies of those that wait for it count from "
+                      "when they are sent; 0: no cap",
                       false, 0, 1 << 24},
                      spec.concurrency);
     });
