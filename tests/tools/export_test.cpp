@@ -1,6 +1,7 @@
 // orrery export: what is written is what the run was; and programs of files at two fidelities.
 
 #include "tests/support/command.hpp"
+#include "tests/support/scenarios.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -179,4 +180,46 @@ TEST_CASE("Metrics are exported in OpenMetrics' text, one family for each name")
             CHECK(std::isfinite(std::stod(line.substr(line.rfind(' ')))));
         }
     }
+}
+
+TEST_CASE("training runs written as Megatron-LM's arguments read back as they were, and say what these cannot") {
+    const Folder folder;
+    const std::string large =
+        "torchrun --nnodes 32 --nproc_per_node 8 pretrain_gpt.py --num-layers 61 --hidden-size 7168 --ffn-hidden-size "
+        "18432 "
+        "--num-attention-heads 128 --multi-latent-attention --q-lora-rank 1536 --kv-lora-rank 512 --qk-head-dim 128 "
+        "--qk-pos-emb-head-dim 64 --v-head-dim 128 --num-experts 256 --moe-router-topk 8 --moe-ffn-hidden-size 2048 "
+        "--moe-shared-expert-intermediate-size 2048 --moe-layer-freq '([0]*3+[1]*58)' --seq-length 4096 --swiglu "
+        "--disable-bias-linear --hidden-dropout 0 --attention-dropout 0 --padded-vocab-size 129280 "
+        "--untie-embeddings-and-output-weights --position-embedding-type rope --pipeline-model-parallel-size 8 "
+        "--pipeline-model-parallel-layout 'Et*7|(t*8|)*6,t*6L' --expert-model-parallel-size 32 "
+        "--moe-token-dispatcher-type "
+        "flex --moe-enable-deepep --micro-batch-size 1 --global-batch-size 2048 --use-distributed-optimizer --bf16 "
+        "--fp8-format hybrid --fp8-recipe blockwise --recompute-granularity selective --recompute-modules layernorm "
+        "moe_act "
+        "--overlap-grad-reduce --cross-entropy-loss-fusion --cross-entropy-fusion-impl te\n";
+    const std::string small =
+        "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 16 --hidden-size 2048 --num-attention-heads 16 "
+        "--group-query-attention --num-query-groups 4 --seq-length 4096 --window-size 1024,0 --window-attn-skip-freq 4 "
+        "--tensor-model-parallel-size 2 --sequence-parallel --pipeline-model-parallel-size 2 "
+        "--num-virtual-stages-per-pipeline-rank 2 --context-parallel-size 2 --cp-comm-type a2a --micro-batch-size 2 "
+        "--global-batch-size 64 --fp16 --recompute-granularity full --recompute-method block --recompute-num-layers 2 "
+        "--vocab-size 50257 --tp-comm-overlap --qk-layernorm --attention-backend unfused\n";
+    for (const std::string& text : {large, small}) {
+        const std::string given = folder.file("given.sh", text);
+        run_fine(
+            fmt::format("import megatron-args {} --node dgx-b300 -o {} --force", given, folder.file("given.yaml")));
+        run_fine(fmt::format("export megatron {} -o {} --force", folder.file("given.yaml"), folder.file("written.sh")));
+        CHECK_MESSAGE(read(folder.file("written.sh")).find("do not say") == std::string::npos,
+                      read(folder.file("written.sh")));
+        run_fine(fmt::format("import megatron-args {} --node dgx-b300 -o {} --force", folder.file("written.sh"),
+                             folder.file("written.yaml")));
+        CHECK(metric(folder.file("written.yaml"), "iteration_time_s") ==
+              metric(folder.file("given.yaml"), "iteration_time_s"));
+    }
+    const std::string half = folder.file("half.yaml", std::string(kSmallTraining) + "seed: 3\n");
+    const std::string text = orrery_command("export megatron " + half + " --set plan.recompute=half").text;
+    CHECK_MESSAGE(text.find("#   plan.recompute: half here, not given as read back\n") != std::string::npos, text);
+    CHECK(orrery_command("export megatron " + folder.file("ring.yaml", scenario_of("op: all-reduce, size: 1 MiB")))
+              .code == 2);
 }

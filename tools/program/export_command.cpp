@@ -7,6 +7,7 @@
 #include "tools/driver/scenario.hpp"
 #include "tools/program/commands.hpp"
 #include "tools/program/export_formats.hpp"
+#include "tools/program/export_megatron.hpp"
 #include "tools/program/outputs.hpp"
 #include "tools/terminal/terminal.hpp"
 #include "workloads/collective/algorithms/algorithm.hpp"
@@ -150,6 +151,9 @@ std::string exported(const std::string& format, const Scenario& scenario, ModelC
     if (format == "msccl") {
         return write_program(scenario);
     }
+    if (format == "megatron") {
+        return megatron_script(scenario, models.data());
+    }
     if (format == "openmetrics") {
         return open_metrics(run_scenario(scenario, models, {}).summary);
     }
@@ -164,6 +168,7 @@ const std::vector<ChoiceSpec>& export_formats() {
         {"flows", "messages of a collective or network scenario as CSV, which traffic.flows reads"},
         {"htsim", "the same as a connection matrix of htsim (.cm)"},
         {"msccl", "a collective by ring, tree or program as MSCCL's XML, which collective.program reads"},
+        {"megatron", "a training scenario as the command line of Megatron-LM, which import megatron-args reads back"},
         {"openmetrics", "metrics of a run, for Prometheus and others"}};
     return kFormats;
 }
