@@ -10,8 +10,9 @@ namespace {
 thread_local BorrowedKernels* innermost = nullptr;
 
 // What users call the kinds of kernels that are named, and the mean error of whole tables of one device priced by the kernels of a
-// related one: 8 to 22 tables a kind from A6000 to GB300, of linear attention 6 (some of another library), of indexers 2, `orrery validate compute --data DIR`, "tables priced by the kernels of another
-// device". Attention of training has no such pair but H100 and H200, and takes what prompts have.
+// related one: 8 to 22 tables per kind from A6000 to GB300, of linear attention 6 (some of another library), of indexers 2
+// (`orrery validate compute --data DIR`, "tables priced by the kernels of another device"). Attention of training has no such
+// pair but H100 and H200, and takes what prompts have.
 struct Named {
     KernelKind kind;
     const char* name;
@@ -53,16 +54,21 @@ void BorrowedKernels::note(const std::string& device, const std::string& lender,
 std::vector<std::string> BorrowedKernels::notes() const {
     std::vector<std::string> out;
     for (const auto& [devices, seen] : seen_) {
+        const auto& [device, lender] = devices;
         std::vector<std::string> kinds;
         for (const Named& one : kNamed) {
             if (seen.contains(one.kind)) {
-                kinds.push_back(fmt::format("{} ({:.0f} %)", one.name, 100 * one.error));
+                kinds.push_back(lender.empty() ? one.name : fmt::format("{} ({:.0f} %)", one.name, 100 * one.error));
             }
         }
-        if (!kinds.empty()) {
+        if (!kinds.empty() && lender.empty()) {
+            out.push_back(
+                fmt::format("no kernels of {} or of a related device were measured for {}: a roofline prices them",
+                            device, fmt::join(kinds, ", ")));
+        } else if (!kinds.empty()) {
             out.push_back(
                 fmt::format("no kernels of {} were measured for what those of {} price, with errors to expect: {}",
-                            devices.first, devices.second, fmt::join(kinds, ", ")));
+                            device, lender, fmt::join(kinds, ", ")));
         }
     }
     return out;

@@ -83,6 +83,11 @@ std::unique_ptr<CostModel> model_without_kernels(const DeviceSpec& device, const
     return std::make_unique<Roofline>(device);
 }
 
+// Null for a roofline.
+const SeparateUnits* units_of(const CostModel& without) {
+    return dynamic_cast<const SeparateUnits*>(&without);
+}
+
 Precision precision_of(KernelFormat format) {
     switch (format) {
         case KernelFormat::fp8:
@@ -359,6 +364,9 @@ Cost Calibrated::cost(const Operation& operation) const {
         entry = &entries_[static_cast<std::size_t>(point->kind)][static_cast<std::size_t>(point->format)];
     }
     if (entry == nullptr || !entry->fit) {
+        if (point && units_of(*without_) == nullptr) {
+            BorrowedKernels::note(device_.name, "", point->kind);
+        }
         return without_->cost(operation);
     }
     const KernelFit& fit = entry->fit->get();
@@ -410,17 +418,37 @@ Cost Calibrated::cost(const Operation& operation) const {
 
 bool Calibrated::runs_beside(const Operation& operation) const {
     const std::optional<KernelPoint> point = kernel_point(operation);
-    const auto* units = dynamic_cast<const SeparateUnits*>(without_.get());
+    const SeparateUnits* units = units_of(*without_);
     if (point && has(point->kind, point->format)) {
         return false;  // measured on the units
     }
     return units != nullptr && units->runs_beside(operation);
 }
 
+namespace {
+
+// A device without kernels, which says what its roofline prices.
+class Unmeasured final : public CostModel {
+  public:
+    explicit Unmeasured(const DeviceSpec& device) : name_(device.name), roofline_(device) {}
+    [[nodiscard]] Cost cost(const Operation& operation) const override {
+        if (const std::optional<KernelPoint> point = kernel_point(operation)) {
+            BorrowedKernels::note(name_, "", point->kind);
+        }
+        return roofline_.cost(operation);
+    }
+
+  private:
+    std::string name_;
+    Roofline roofline_;
+};
+
+}  // namespace
+
 std::unique_ptr<CostModel> make_calibrated_model(const DeviceSpec& device, const DataDirectory& data,
                                                  const KernelSets& kernels) {
     if (device.kernels.empty()) {
-        return std::make_unique<Roofline>(device);
+        return std::make_unique<Unmeasured>(device);
     }
     return std::make_unique<Calibrated>(device, data, kTransformer, kernels);
 }

@@ -4,6 +4,7 @@
 #include "models/roofline.hpp"
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
+#include "topologies/device_preset.hpp"
 
 #include <doctest/doctest.h>
 
@@ -12,12 +13,7 @@ using namespace orrery;
 namespace {
 
 DeviceSpec device_named(const std::string& name) {
-    DeviceSpec spec;
-    std::vector<Diagnostic> errors;
-    read_fields(load_yaml(test::data().path(kDevicePresets, name)), test::data(), errors,
-                [&](Fields& fields) { describe(fields, spec); });
-    REQUIRE(errors.empty());
-    return spec;
+    return topologies::read_device(name, test::data());
 }
 
 }  // namespace
@@ -124,6 +120,21 @@ TEST_CASE("kernels of another device that price what a device lacks are named, o
     CHECK(note.find("latent attention of decoding") != std::string::npos);
     CHECK(note.find(device_named("h200-sxm").name) != std::string::npos);
     CHECK(note.find("products") == std::string::npos);
+}
+
+TEST_CASE("what a roofline prices for want of kernels is named, and not where a scenario asks for the roofline") {
+    DeviceSpec own = device_named("h100-sxm");
+    own.name = "our chip";
+    own.kernels.clear();
+    own.sibling_kernels.clear();
+    own.attention_kernels.clear();
+    const BorrowedKernels borrowed;
+    (void)Roofline(own).seconds(Gemm{512, 4096, 4096});
+    CHECK(borrowed.notes().empty());
+    (void)make_calibrated_model(own, test::data())->seconds(Gemm{512, 4096, 4096});
+    REQUIRE(borrowed.notes().size() == 1);
+    CHECK(borrowed.notes()[0] ==
+          "no kernels of our chip or of a related device were measured for products: a roofline prices them");
 }
 
 TEST_CASE("no GEMM beats the device's peak, whatever its shape") {
