@@ -19,13 +19,23 @@ std::string device_preset_of(const std::string& name) {
     };
     // The first that fits counts: what is special comes before what is general.
     static const std::vector<Known> kKnown = {
+        {{"a100", "pcie", "40gb"}, "a100-pcie-40g"},
         {{"a100", "40gb"}, "a100-sxm-40g"},
+        {{"a100", "pcie", "80gb"}, "a100-pcie-80g"},
+        {{"a800", "sxm4", "80gb"}, "a800-sxm-80g"},
         {{"a100", "sxm4", "80gb"}, "a100-sxm-80g"},
         {{"h100", "pcie"}, "h100-pcie"},
         {{"h100", "80gb", "hbm3"}, "h100-sxm"},
-        {{"h200", "nvl"}, ""},
+        {{"h100", "nvl"}, "h100-nvl"},
+        {{"h800", "pcie"}, ""},
+        {{"h800"}, "h800-sxm"},
+        {{"h200", "nvl"}, "h200-nvl"},
         {{"h200"}, "h200-sxm"},
+        {{"h20", "3e"}, "h20-141g"},
         {{"h20"}, "h20"},
+        {{"gh200", "144g"}, "gh200-144g"},
+        {{"gh200"}, "gh200-96g"},
+        {{"gb10"}, "gb10"},
         {{"gb200"}, "gb200"},
         {{"gb300"}, "gb300"},
         {{"b200"}, "b200-sxm"},
@@ -37,7 +47,10 @@ std::string device_preset_of(const std::string& name) {
         {{"a40"}, "a40"},
         {{"rtx", "a6000"}, "a6000"},
         {{"l4"}, "l4"},
+        {{"l20"}, "l20"},
+        {{"l40"}, "l40"},
         {{"l40s"}, "l40s"},
+        {{"rtx", "6000", "ada"}, "rtx-6000-ada"},
         {{"rtx", "3090"}, "rtx-3090"},
         {{"rtx", "4090"}, "rtx-4090"},
         {{"rtx", "5090"}, "rtx-5090"},
@@ -49,6 +62,7 @@ std::string device_preset_of(const std::string& name) {
         {{"mi300x"}, "mi300x"},
         {{"mi308x"}, "mi308x"},
         {{"mi325x"}, "mi325x"},
+        {{"mi350x"}, "mi350x"},
         {{"mi355x"}, "mi355x"},
     };
     const auto found = std::find_if(kKnown.begin(), kKnown.end(), [&](const Known& known) {
