@@ -1,6 +1,7 @@
 // orrery compare: runs and summaries side by side.
 
 #include "tests/support/command.hpp"
+#include "tests/support/scenarios.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -53,6 +54,17 @@ TEST_CASE("compare: scenarios and summaries side by side, with what is relative 
     CHECK(orrery_command("compare " + one + " " + folder.file("none.json")).code == 2);
     CHECK(orrery_command("compare " + one + " " + folder.file("odd.json", "{}")).code == 2);
     CHECK(orrery_command("compare " + one + " " + two + " --export csv " + one).code == 2);  // an input
+}
+
+TEST_CASE("compare shows the 90 % intervals of metrics that have one, and says what they mean") {
+    const Folder folder;
+    const std::string one = folder.file("one.yaml", kSmallTraining);
+    const std::string two = folder.file("two.yaml", std::string(kSmallTraining) + "seed: 2\n");
+    const std::string text = orrery_command("compare " + one + " " + two + " --all").text;
+    const std::size_t line = text.find("iteration_time_s");
+    REQUIRE(line != std::string::npos);
+    CHECK_MESSAGE(text.substr(line, text.find('\n', line) - line).find(" to ") != std::string::npos, text);
+    CHECK(text.find("In brackets: 90 % intervals.") != std::string::npos);
 }
 
 TEST_CASE("compare: values of a wrong type in a summary are refused with their line") {

@@ -399,6 +399,13 @@ TEST_CASE("points that resolve to the same scenario are computed once, infeasibl
                               ->value));
     CHECK(rows[1]["message"].get<std::string>().find("does not divide") != std::string::npos);
     CHECK(rows[1]["iteration_time_s"].is_null());
+    CHECK(!rows[0].contains("iteration_time_s.low"));
+    // With their 90 % intervals, in the order of the metrics.
+    const auto wide =
+        nlohmann::json::parse(orrery_command("table --intervals --format json " + folder.file("db")).text);
+    CHECK(wide[0]["iteration_time_s.low"].get<double>() < rows[0]["iteration_time_s"].get<double>());
+    CHECK(wide[0]["iteration_time_s.high"].get<double>() > rows[0]["iteration_time_s"].get<double>());
+    CHECK(wide[1]["iteration_time_s.low"].is_null());
 }
 
 TEST_CASE("a database is one file, after its sweep and after it was read") {

@@ -219,7 +219,10 @@ std::vector<std::string> header_of(const std::vector<Compared>& all) {
 std::vector<std::string> cells_of(const Row& row) {
     std::vector<std::string> out = {with_arrow(row.name)};
     for (std::size_t i = 0; i < row.values.size(); ++i) {
-        out.push_back(row.values[i] != nullptr ? one_line(*row.values[i]) : "-");
+        const std::string interval = row.values[i] != nullptr ? interval_text(*row.values[i]) : "";
+        out.push_back(row.values[i] == nullptr
+                          ? "-"
+                          : one_line(*row.values[i]) + (interval.empty() ? "" : fmt::format(" ({})", interval)));
         if (i > 0) {
             out.push_back(change_text(row.relative(i)));
         }
@@ -369,6 +372,13 @@ int command_compare(const CommandLine& line, const DataDirectory& data) {
         }
     }
     terminal.table(header_of(all), cells);
+    const bool intervals = std::any_of(rows.begin(), rows.end(), [](const Row& row) {
+        return std::any_of(row.values.begin(), row.values.end(),
+                           [](const Metric* m) { return m != nullptr && m->low; });
+    });
+    if (intervals) {
+        fmt::print("In brackets: 90 % intervals. Errors that the runs share cancel in 'relative'.\n");
+    }
     if (cells.size() < rows.size()) {
         const std::size_t same = rows.size() - cells.size();
         fmt::print("{} the same everywhere (--all shows {})\n",

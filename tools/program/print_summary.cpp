@@ -24,6 +24,17 @@ std::string one_line(const Metric& metric) {
     return report::value_text(metric.value, metric.unit);
 }
 
+std::string interval_text(const Metric& metric) {
+    if (!metric.low || !metric.high) {
+        return "";
+    }
+    Metric low = metric;
+    Metric high = metric;
+    low.value = *metric.low;
+    high.value = *metric.high;
+    return fmt::format("{} to {}", one_line(low), one_line(high));
+}
+
 namespace {
 
 constexpr const char* kQuantiles[] = {"mean", "p50", "p90", "p95", "p99", "max"};
@@ -96,12 +107,8 @@ void print_summary(const Terminal& terminal, const Summary& summary) {
             continue;
         }
         rows.push_back({metric.name, one_line(metric)});
-        if (metric.low && metric.high) {
-            Metric low = metric;
-            Metric high = metric;
-            low.value = *metric.low;
-            high.value = *metric.high;
-            rows.back().push_back(fmt::format("90 %: {} to {}", one_line(low), one_line(high)));
+        if (const std::string interval = interval_text(metric); !interval.empty()) {
+            rows.back().push_back("90 %: " + interval);
         }
     }
     terminal.table({}, rows);

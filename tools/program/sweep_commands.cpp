@@ -257,7 +257,7 @@ int command_table_of(const CommandLine& line, const DataDirectory&) {
     options.columns = line.list("columns");
     options.sort = line.list("sort");
     options.limit = line.whole("limit", 0, 1, 1'000'000'000);
-    const ResultTable table = select(read_table(store), options);
+    const ResultTable table = select(read_table(store, line.has("intervals")), options);
     const std::string format = line.has("format") ? line.text("format") : "text";
     const std::string output = line.has("output") ? line.text("output") : "-";
     if (format == "csv") {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 
 namespace orrery::sweep {
 
@@ -202,7 +203,32 @@ std::size_t ResultTable::column(const std::string& name) const {
     return static_cast<std::size_t>(found - columns.begin());
 }
 
-ResultTable read_table(const ResultStore& store) {
+namespace {
+
+// Of metrics that some point has an interval of: each is followed by its ends.
+std::vector<std::string> with_ends(const ResultStore& store, const std::vector<std::string>& metrics) {
+    std::set<std::string> wide;
+    store.each([&](const StoredPoint&, const PointResult& result) {
+        for (const Metric& metric : result.metrics) {
+            if (metric.low && metric.high) {
+                wide.insert(metric.name);
+            }
+        }
+    });
+    std::vector<std::string> out;
+    for (const std::string& name : metrics) {
+        out.push_back(name);
+        if (wide.contains(name)) {
+            out.push_back(name + ".low");
+            out.push_back(name + ".high");
+        }
+    }
+    return out;
+}
+
+}  // namespace
+
+ResultTable read_table(const ResultStore& store, bool intervals) {
     const auto split = [](const std::string& text) {
         std::vector<std::string> out;
         for (std::size_t start = 0; start < text.size();) {
@@ -226,6 +252,9 @@ ResultTable read_table(const ResultStore& store) {
             }
         });
     }
+    if (intervals) {
+        metrics = with_ends(store, metrics);
+    }
     table.columns = {"point"};
     table.columns.insert(table.columns.end(), keys.begin(), keys.end());
     table.columns.emplace_back("status");
@@ -246,9 +275,17 @@ ResultTable read_table(const ResultStore& store) {
             row[i + 1] = plain ? Cell(number) : Cell(text);
         }
         row[keys.size() + 1] = result.status;
+        const auto put = [&](const std::string& name, double value) {
+            const auto found = std::find(metrics.begin(), metrics.end(), name);
+            ORRERY_ASSERT(found != metrics.end());
+            row[keys.size() + 2 + static_cast<std::size_t>(found - metrics.begin())] = value;
+        };
         for (const Metric& metric : result.metrics) {
-            const auto found = std::find(metrics.begin(), metrics.end(), metric.name);
-            row[keys.size() + 2 + static_cast<std::size_t>(found - metrics.begin())] = metric.value;
+            put(metric.name, metric.value);
+            if (intervals && metric.low && metric.high) {
+                put(metric.name + ".low", *metric.low);
+                put(metric.name + ".high", *metric.high);
+            }
         }
         if (!result.message.empty()) {
             row.back() = result.message;

@@ -20,8 +20,9 @@ struct ResultTable {
     [[nodiscard]] std::size_t column(const std::string& name) const;
 };
 
-/// Every point: `point`, the parameters in the order of the sweep, `status`, the metrics, `message`.
-[[nodiscard]] ResultTable read_table(const ResultStore& store);
+/// Every point: `point`, the parameters in the order of the sweep, `status`, the metrics, `message`. With `intervals`, metrics that
+/// have a 90 % interval are followed by its ends, as columns NAME.low and NAME.high.
+[[nodiscard]] ResultTable read_table(const ResultStore& store, bool intervals = false);
 
 struct TableOptions {
     std::string where;                 ///< an expression over columns
