@@ -190,13 +190,17 @@ bool fails(const MetricOutcome& outcome) {
 void find_causes(BaselineOutcome& outcome, const Scenario& scenario, ModelCache& models) {
     for (const ChangedInput& change : changes_between(outcome.baseline.inputs, inputs_of(scenario, models.data()))) {
         if (!is_read_no_more(change, models.data())) {
-            outcome.causes.push_back({change, std::nullopt});
+            outcome.causes.push_back({change, "", std::nullopt});
         }
     }
-    const auto worst =
-        std::max_element(outcome.metrics.begin(), outcome.metrics.end(),
-                         [](const auto& a, const auto& b) { return std::abs(a.change) < std::abs(b.change); });
-    if (worst == outcome.metrics.end() || worst->change == 0) {
+    // Metrics stand in the order of their summary, what the kind is asked for first.
+    auto moved = std::find_if(outcome.metrics.begin(), outcome.metrics.end(),
+                              [](const auto& one) { return fails(one) && one.change != 0; });
+    if (moved == outcome.metrics.end()) {
+        moved = std::max_element(outcome.metrics.begin(), outcome.metrics.end(),
+                                 [](const auto& a, const auto& b) { return std::abs(a.change) < std::abs(b.change); });
+    }
+    if (moved == outcome.metrics.end() || moved->change == 0) {
         return;
     }
     std::size_t tried = 0;
@@ -208,8 +212,9 @@ void find_causes(BaselineOutcome& outcome, const Scenario& scenario, ModelCache&
         }
         try {
             const RunOutput out = run_scenario(*reverted, models, {});
-            if (const Metric* metric = out.summary.find(worst->expected.name)) {
-                cause.contribution = worst->change - relative(metric->value, worst->expected.value);
+            if (const Metric* metric = out.summary.find(moved->expected.name)) {
+                cause.metric = metric->name;
+                cause.contribution = moved->change - relative(metric->value, moved->expected.value);
             }
         } catch (const Error&) {
             // Alone it does not run: its share stays unknown.
@@ -423,8 +428,9 @@ std::string cause_text(const ChangeCause& cause) {
     std::string text = fmt::format("{}: {} -> {}", cause.input.path, pretty_input(cause.input.before),
                                    pretty_input(cause.input.after));
     if (cause.contribution) {
-        text += std::abs(*cause.contribution) < 5e-7 ? ", without effect"
-                                                     : fmt::format(", makes {:+.3g} %", 100 * *cause.contribution);
+        text += std::abs(*cause.contribution) < 5e-7
+                    ? ", without effect"
+                    : fmt::format(", makes {} {:+.3g} %", cause.metric, 100 * *cause.contribution);
     }
     return text;
 }

@@ -58,6 +58,7 @@ struct MetricOutcome {
 /// A changed input and, where it could be put back alone, how much of the move of the first failed metric it makes.
 struct ChangeCause {
     ChangedInput input;
+    std::string metric;                  ///< the first that failed, or moved most where none did
     std::optional<double> contribution;  ///< relative change of the metric that reverting it takes away
 };
 

@@ -94,8 +94,8 @@ std::string value_text(double value, const std::string& unit) {
     const bool whole = value == std::floor(value) && std::abs(value) < 1e6;
     const std::string count = whole ? fmt::format("{:.0f}", value) : with_prefix(value, 1e6, "");
     // Some counts say in their names what they count.
-    const bool named =
-        unit == "1" || unit == "requests" || unit == "iterations" || unit == "preemptions" || unit == "packets";
+    const bool named = unit == "1" || unit == "requests" || unit == "iterations" || unit == "preemptions" ||
+                       unit == "packets" || unit == "interruptions";
     return named ? count : count + " " + unit;
 }
 
