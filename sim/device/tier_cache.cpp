@@ -55,6 +55,9 @@ std::uint32_t TierCache::publish(std::uint64_t key) {
         item = free_.back();
         free_.pop_back();
         by_key_[key] = item;
+        if (watcher_) {
+            watcher_(key, true);
+        }
     }
     items_[item] = Item();
     items_[item].key = key;
@@ -79,6 +82,9 @@ void TierCache::move_down(std::uint32_t item) {
     if (tier == tiers_.size()) {
         by_key_.erase(items_[item].key);
         free_.push_back(item);
+        if (watcher_) {
+            watcher_(items_[item].key, false);
+        }
         return;
     }
     ORRERY_ASSERT(tiers_[tier].room > 0);

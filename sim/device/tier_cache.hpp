@@ -13,9 +13,11 @@
 #include "sim/base/namespaces.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <set>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace orrery::device {
@@ -28,6 +30,9 @@ class TierCache {
 
     /// Items that each tier below the first holds, from the fastest on; 0: no such tier.
     explicit TierCache(const std::vector<std::uint64_t>& below = {}, Eviction eviction = Eviction::lru);
+
+    /// From now on `watcher` is told of each item that comes into the cache (`here`), and of each that leaves its last tier.
+    void watch(std::function<void(std::uint64_t key, bool here)> watcher) { watcher_ = std::move(watcher); }
 
     /// The item with this key; kNone when it is in no tier.
     [[nodiscard]] std::uint32_t find(std::uint64_t key) const;
@@ -71,6 +76,7 @@ class TierCache {
     void move_down(std::uint32_t item);
     void count_use(std::uint64_t key);
 
+    std::function<void(std::uint64_t, bool)> watcher_;
     Eviction eviction_;
     std::vector<Tier> tiers_;
     std::vector<Item> items_;

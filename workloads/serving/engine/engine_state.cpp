@@ -13,10 +13,26 @@ EngineState::EngineState(const EngineLimits& limits) : limits_(limits) {
 void EngineState::empty_caches() {
     if (limits_.prefix_cache) {
         cache_.emplace(std::vector{limits_.host_cache, limits_.nvme_cache}, limits_.prefix_eviction);
+        tell_watchers();
     }
     if (limits_.adapter_slots > 0) {
         adapters_.emplace(limits_.adapter_slots, limits_.adapter_eviction);
     }
+}
+
+void EngineState::tell_watchers() {
+    if (cache_ && !watchers_.empty()) {
+        cache_->watch([this](std::uint64_t key, bool here) {
+            for (const CacheWatcher& watcher : watchers_) {
+                watcher(here ? CacheChange::stored : CacheChange::evicted, key);
+            }
+        });
+    }
+}
+
+void EngineState::watch_cache(CacheWatcher watcher) {
+    watchers_.push_back(std::move(watcher));
+    tell_watchers();
 }
 
 void EngineState::share_blocks_with(EngineState& other) {
@@ -499,6 +515,9 @@ void EngineState::reset() {
     aside_ = 0;
     foreign_ = 0;
     empty_caches();
+    for (const CacheWatcher& watcher : watchers_) {
+        watcher(CacheChange::cleared, 0);
+    }
 }
 
 void EngineState::finish(std::uint32_t index) {

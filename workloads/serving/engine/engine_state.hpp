@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -50,6 +51,10 @@ struct EngineLimits : CacheRules {
     Eviction adapter_eviction = Eviction::lru;
     std::uint32_t ahead = 0;  ///< tokens beyond a prompt that must have room when it is done, if they will come
 };
+
+/// What becomes of a prefix cache. cleared: of all its blocks at once, whatever their key.
+enum class CacheChange : std::uint8_t { stored, evicted, cleared };
+using CacheWatcher = std::function<void(CacheChange change, std::uint64_t key)>;
 
 class EngineState {
   public:
@@ -113,6 +118,8 @@ class EngineState {
     /// Takes what has joined the queue since the last call out of it, and lets it in again after a batch was put together.
     [[nodiscard]] std::vector<std::uint32_t> hold_newcomers();
     void let_in(const std::vector<std::uint32_t>& newcomers);
+    /// `watcher` is told of each block that is new to the prefix cache, or that its last tier drops. Nothing happens without one.
+    void watch_cache(CacheWatcher watcher);
     /// An iteration has computed what a sequence has now: its full blocks get their names.
     void name_blocks(std::uint32_t index);
     /// What comes from lower tiers for a sequence that has just been added, in B.
@@ -204,6 +211,7 @@ class EngineState {
 
   private:
     void empty_caches();
+    void tell_watchers();
     [[nodiscard]] std::uint32_t place();
     void start_running(std::uint32_t index);
     /// Puts a sequence into the waiting queue, behind those that hold blocks.
@@ -228,6 +236,7 @@ class EngineState {
     std::uint64_t own_blocks_ = 0;
     std::uint64_t* used_blocks_ = &own_blocks_;  ///< by sequences; the cache's idle blocks count as free
     std::optional<TierCache> cache_;
+    std::vector<CacheWatcher> watchers_;
     std::optional<AdapterSlots> adapters_;
     std::size_t aside_ = 0;
     std::size_t foreign_ = 0;

@@ -9,6 +9,7 @@ namespace orrery::serving {
 
 void Routes::add(std::uint32_t replica) {
     all_.push_back(replica);
+    router_->watch(replica, fleet_[replica].state, [this] { return fleet_.now(); });
 }
 
 void Routes::update() {
@@ -29,7 +30,7 @@ void Routes::update() {
     }
 }
 
-Routing::Routing(const Fleet& fleet, const RouterChoice& router) : entries(fleet, router), decoders(fleet, router) {
+Routing::Routing(Fleet& fleet, const RouterChoice& router) : entries(fleet, router), decoders(fleet, router) {
     bool computes_prompts_only = false;
     for (std::uint32_t i = 0; i < fleet.size(); ++i) {
         (fleet[i].pool.role == Role::decode ? decoders : entries).add(i);

@@ -8,7 +8,7 @@ namespace orrery::serving {
 /// Routes among replicas that are up, with a router of its own. While none is up requests queue at those that will be.
 class Routes {
   public:
-    Routes(const Fleet& fleet, const RouterChoice& router) : fleet_(fleet), router_(router.make()) {}
+    Routes(Fleet& fleet, const RouterChoice& router) : fleet_(fleet), router_(router.make()) {}
     /// Takes effect with the next update.
     void add(std::uint32_t replica);
     /// Routes anew after replicas have gone or come.
@@ -24,7 +24,7 @@ class Routes {
     void attach(outside::Policies& policies, std::uint32_t number) { router_->attach(policies, number); }
 
   private:
-    const Fleet& fleet_;
+    Fleet& fleet_;
     std::unique_ptr<Router> router_;
     std::vector<std::uint32_t> all_;
     std::vector<std::uint32_t> among_;
@@ -32,7 +32,7 @@ class Routes {
 
 /// How requests come to replicas: to those that take them, and from there to those that decode.
 struct Routing {
-    Routing(const Fleet& fleet, const RouterChoice& router);
+    Routing(Fleet& fleet, const RouterChoice& router);
     /// Some replica takes requests now that did not, or the other way round.
     void update() {
         entries.update();

@@ -17,7 +17,7 @@ class Affinity final : public Router {
     struct Parameters {
         double cached = 0.8;
         std::int64_t imbalance = 286'720;
-        bool of_traffic = false;
+        PrefixIndexSpec index;
         void describe(Fields& fields) {
             fields.quantity(
                 {"cached", "cached share of a prompt from which a replica keeps the request", false, 1e-6, 1},
@@ -27,11 +27,14 @@ class Affinity final : public Router {
                             "exceed the idlest other one; 0: any",
                             false, 0, 1 << 30},
                            imbalance);
-            fields.boolean({"approximate", "goes by the prompts sent to each replica, not by its cache"}, of_traffic);
+            describe_index(fields, index);
         }
     };
-    explicit Affinity(const Parameters& own) : own_(own), index_(own.of_traffic) {}
-    [[nodiscard]] RouterNeeds needs() const override { return {.prefix_cache = !own_.of_traffic}; }
+    explicit Affinity(const Parameters& own) : own_(own), index_(own.index) {}
+    [[nodiscard]] RouterNeeds needs() const override { return {.prefix_cache = !own_.index.of_traffic}; }
+    void watch(std::uint32_t replica, EngineState& engine, const std::function<SimTime()>& now) override {
+        index_.watch(replica, engine, now);
+    }
 
     std::uint32_t choose(const EngineStates& engines, const std::vector<std::uint32_t>& among,
                          const RoutedRequest& request) override {
@@ -80,7 +83,7 @@ class Affinity final : public Router {
     };
 
     [[nodiscard]] std::uint32_t uncached(const EngineStates& engines, std::uint32_t replica,
-                                         const RoutedRequest& request) const {
+                                         const RoutedRequest& request) {
         return request.prompt - std::min(request.prompt, index_.cached(engines, replica, request));
     }
 

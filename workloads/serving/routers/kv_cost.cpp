@@ -1,5 +1,5 @@
 #include "sim/base/math.hpp"
-#include "workloads/serving/routers/load.hpp"
+#include "workloads/serving/routers/prefix_index.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -17,6 +17,7 @@ class KvCost final : public Router {
     struct Parameters {
         double overlap = 1;
         double temperature = 0;
+        PrefixIndexSpec index;
         void describe(Fields& fields) {
             fields.number(
                 {"overlap", "weight of the prompt's blocks that are not cached, to those in use", false, 0, 1000},
@@ -25,10 +26,14 @@ class KvCost final : public Router {
                 {"temperature", "temperature of the softmax over costs that replicas are drawn by; 0: the least cost",
                  false, 0, 100},
                 temperature);
+            describe_index_delay(fields, index);
         }
     };
-    explicit KvCost(const Parameters& own) : own_(own) {}
+    explicit KvCost(const Parameters& own) : own_(own), index_(own.index) {}
     [[nodiscard]] RouterNeeds needs() const override { return {.prefix_cache = true}; }
+    void watch(std::uint32_t replica, EngineState& engine, const std::function<SimTime()>& now) override {
+        index_.watch(replica, engine, now);
+    }
 
     std::uint32_t choose(const EngineStates& engines, const std::vector<std::uint32_t>& among,
                          const RoutedRequest& request) override {
@@ -36,7 +41,7 @@ class KvCost final : public Router {
         for (const std::uint32_t i : among) {
             const EngineState& engine = *engines[i];
             const double block = engine.limits().block;
-            const double own = (request.prompt - engine.cached_prefix(request.content, request.prompt)) / block;
+            const double own = (request.prompt - index_.cached(engines, i, request)) / block;
             const auto [prompts, held] = work_of(engine);
             costs_.push_back(own_.overlap * (prompts + own) + held + own);
         }
@@ -78,6 +83,7 @@ class KvCost final : public Router {
     }
 
     Parameters own_;
+    PrefixIndex index_;
     std::vector<double> costs_;  ///< of the replicas it chooses among
 };
 

@@ -1,25 +1,75 @@
 #include "workloads/serving/routers/prefix_index.hpp"
 
+#include <algorithm>
+
 namespace orrery::serving {
 
-std::uint32_t PrefixIndex::cached(const EngineStates& engines, std::uint32_t replica,
-                                  const RoutedRequest& request) const {
-    if (!of_traffic_) {
-        return engines[replica]->cached_prefix(request.content, request.prompt);
-    }
-    if (replica >= known_.size()) {
-        return 0;
-    }
-    const std::uint32_t block = engines[replica]->limits().block;
+namespace {
+
+// Tokens of the first of `most` blocks of a prompt that are known.
+template <class Keys>
+std::uint32_t known_tokens(const Keys& keys, const PromptContent& content, std::uint32_t block, std::uint32_t most) {
     std::uint32_t found = 0;
-    while (found < request.prompt / block) {
-        const std::uint64_t key = request.content.key(found, block);
-        if (key == 0 || !known_[replica].at.contains(key)) {
+    while (found < most) {
+        const std::uint64_t key = content.key(found, block);
+        if (key == 0 || !keys.contains(key)) {
             break;
         }
         ++found;
     }
     return found * block;
+}
+
+}  // namespace
+
+void describe_index_delay(Fields& fields, PrefixIndexSpec& spec) {
+    fields.quantity(
+        {"index_delay", "time until the router learns that a replica has stored or evicted a block", false, 0, 1e6},
+        Dimension::time, spec.delay_s);
+}
+
+void describe_index(Fields& fields, PrefixIndexSpec& spec) {
+    fields.boolean({"approximate", "goes by the prompts sent to each replica, not by its cache"}, spec.of_traffic);
+    fields.when(!spec.of_traffic, "an index of the replicas' caches (approximate: false)",
+                [&](Fields& same) { describe_index_delay(same, spec); });
+}
+
+void PrefixIndex::watch(std::uint32_t replica, EngineState& engine, const std::function<SimTime()>& now) {
+    if (of_traffic_ || delay_ == SimTime()) {
+        return;
+    }
+    reported_.resize(std::max<std::size_t>(reported_.size(), replica + 1));
+    engine.watch_cache([this, replica, now](CacheChange change, std::uint64_t key) {
+        reported_[replica].events.push_back({now() + delay_, change, key});
+    });
+}
+
+const std::unordered_set<std::uint64_t>& PrefixIndex::reported(std::uint32_t replica, SimTime now) {
+    Reported& of = reported_.at(replica);
+    for (; !of.events.empty() && of.events.front().known <= now; of.events.pop_front()) {
+        const Event& event = of.events.front();
+        if (event.change == CacheChange::stored) {
+            of.keys.insert(event.key);
+        } else if (event.change == CacheChange::evicted) {
+            of.keys.erase(event.key);
+        } else {
+            of.keys.clear();
+        }
+    }
+    return of.keys;
+}
+
+std::uint32_t PrefixIndex::cached(const EngineStates& engines, std::uint32_t replica, const RoutedRequest& request) {
+    const std::uint32_t block = engines[replica]->limits().block;
+    if (of_traffic_) {
+        return replica < known_.size()
+                   ? known_tokens(known_[replica].at, request.content, block, request.prompt / block)
+                   : 0;
+    }
+    if (delay_ == SimTime()) {
+        return engines[replica]->cached_prefix(request.content, request.prompt);
+    }
+    return known_tokens(reported(replica, request.now), request.content, block, (request.prompt - 1) / block);
 }
 
 void PrefixIndex::sent(const EngineStates& engines, std::uint32_t replica, const RoutedRequest& request) {

@@ -4,6 +4,8 @@
 #include "sim/config/policy.hpp"
 #include "workloads/serving/requests/request.hpp"
 
+#include <functional>
+
 namespace orrery::outside {
 class Policies;
 }
@@ -37,6 +39,8 @@ class Router {
     [[nodiscard]] virtual std::uint32_t choose(const EngineStates& engines, const std::vector<std::uint32_t>& among,
                                                const RoutedRequest& request) = 0;
     [[nodiscard]] virtual RouterNeeds needs() const { return {}; }
+    /// Before the run, of each replica that it may choose: a router that is told of what engines do asks for it here. The clock outlives it.
+    virtual void watch(std::uint32_t /*replica*/, EngineState&, const std::function<SimTime()>& /*now*/) {}
     /// Before its first choice. `number`: 0 of the router to replicas that take requests, 1 of that to those that decode.
     virtual void attach(outside::Policies&, std::uint32_t /*number*/) {}
 };

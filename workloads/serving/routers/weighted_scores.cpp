@@ -19,7 +19,7 @@ class WeightedScores final : public Router {
         double cache = 2;
         double prefix = 3;
         double cold = 0;
-        bool of_traffic = false;
+        PrefixIndexSpec index;
         void describe(Fields& fields) {
             fields.number({"queue", "weight of a short queue: 1 for the shortest, 0 for the longest", false, 0, 1000},
                           queue);
@@ -31,15 +31,15 @@ class WeightedScores final : public Router {
                            false, 0, 1000},
                           cold);
             fields.when(prefix > 0 || cold > 0, "a weight of prompts that are cached or not (prefix, cold)",
-                        [&](Fields& same) {
-                            same.boolean({"approximate", "goes by the prompts sent to each replica, not by its cache"},
-                                         of_traffic);
-                        });
+                        [&](Fields& same) { describe_index(same, index); });
         }
     };
-    explicit WeightedScores(const Parameters& own) : own_(own), index_(own.of_traffic) {}
+    explicit WeightedScores(const Parameters& own) : own_(own), index_(own.index) {}
     [[nodiscard]] RouterNeeds needs() const override {
-        return {.prefix_cache = !own_.of_traffic && (own_.prefix > 0 || own_.cold > 0)};
+        return {.prefix_cache = !own_.index.of_traffic && (own_.prefix > 0 || own_.cold > 0)};
+    }
+    void watch(std::uint32_t replica, EngineState& engine, const std::function<SimTime()>& now) override {
+        index_.watch(replica, engine, now);
     }
 
     std::uint32_t choose(const EngineStates& engines, const std::vector<std::uint32_t>& among,
