@@ -134,7 +134,7 @@ TEST_CASE("hits fall with the delay of events: a question after a gap finds its 
 
 TEST_CASE("an index goes on to send prompts to a replica whose blocks are gone until it learns so") {
     // Ten blocks: the second conversation on a replica drives the first out. Its question comes 3 s after that.
-    const std::vector<Request> requests = {turn(0, 30, 1, 1),      turn(0.1, 30, 1, 2), turn(10, 36, 1, 3),
+    const std::vector<Request> requests = {turn(0, 30, 1, 1), turn(0.1, 30, 1, 2), turn(10, 36, 1, 3),
                                            turn(10.1, 36, 1, 4), turn(14, 31, 1, 2)};
     // Known to have lost it: the first of two idle replicas takes it. Not known yet: the one that had it.
     CHECK(serve_by("{kind: prefix, index_delay: 1 s}", 2, 10, requests).replicas.at(4) == 0);

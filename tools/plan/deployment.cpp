@@ -192,7 +192,8 @@ class Writer {
         }
         lacks(engine_.speculates, "speculation");
         lacks(engine_.names(), "adapters and models beside this one");
-        lacks(engine_.prefix_host > 0 || engine_.prefix_nvme > 0, "tiers of the cache below the devices");
+        lacks(engine_.prefix_host > 0 || engine_.prefix_nvme > 0 || engine_.shared.given,
+              "tiers of the cache below the devices");
         lacks(engine_.host_memory > 0, "host memory for swapped blocks");
         lacks(engine_.compression.given, "compression of the cache");
         return out;

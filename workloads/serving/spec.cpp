@@ -290,6 +290,8 @@ void describe(Fields& fields, EngineSpec& engine) {
                         Dimension::rate, engine.nvme_bandwidth);
                 });
                 tiers.enumeration({"eviction", "unused block that leaves a tier"}, kEvictions, engine.prefix_eviction);
+                tiers.optional({"shared", "blocks that replicas take from a store and from each other"},
+                               engine.shared.given, [&](Fields& shared) { describe(shared, engine.shared); });
             });
     });
     fields.optional({"speculation", "speculative decoding: drafts of several tokens, verified in one iteration"},
@@ -441,7 +443,7 @@ void check_coherent(const EngineSpec& engine, const ModelSpec& model, std::vecto
     require(model.experts.topk <= 1,
             "'dispatch: coherent' leaves a token with its expert, and this model sends it to several");
     require(engine.nano_batches == 1 && !engine.compression.given && engine.host_memory <= 0 &&
-                engine.prefix_host <= 0 && engine.prefix_nvme <= 0,
+                engine.prefix_host <= 0 && engine.prefix_nvme <= 0 && !engine.shared.given,
             "'dispatch: coherent' repeats the cache on every rank: without 'nano_batches', 'kv.compression', "
             "'kv.host_memory' and tiers of 'kv.prefix'");
 }
@@ -481,6 +483,13 @@ std::vector<std::string> problems_of(const EngineSpec& engine, const RequestsSpe
         check_step_cost(engine, problems);
     }
     for (const std::string& problem : problems_of(engine.front_end)) {
+        problems.push_back(problem);
+    }
+    std::int64_t replicas = 0;
+    for (const auto& [role, phase] : engine.phases()) {
+        replicas += phase->replicas;
+    }
+    for (const std::string& problem : problems_of(engine.shared, replicas)) {
         problems.push_back(problem);
     }
     for (const PhaseSpec* phase : {&engine.mixed, &engine.prefill, &engine.decode}) {

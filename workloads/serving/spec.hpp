@@ -11,6 +11,7 @@
 #include "workloads/serving/routers/router.hpp"
 #include "workloads/serving/schedulers/scheduler.hpp"
 #include "workloads/serving/service_faults.hpp"
+#include "workloads/serving/shared_cache_spec.hpp"
 
 #include <functional>
 #include <optional>
@@ -130,6 +131,7 @@ struct ServicePlan {
     HostSpec software;
     FrontEndSpec front_end;            ///< not given: the serial one of `software`
     std::int64_t stream_interval = 1;  ///< tokens that the server gathers before it sends the first of them
+    SharedCacheSpec shared;            ///< prefixes that replicas share
     double nvme_bandwidth = 0;         ///< B/s each way of a node's NVMe; 0: takes no time
     ServiceFaults faults;              ///< the scenario's section `faults`
 };

@@ -21,6 +21,11 @@ namespace orrery::driver {
 
 namespace {
 
+// Whether prefixes that replicas share cross the cluster's network.
+bool over_fabric(const SharedCacheSpec& shared) {
+    return shared.given && (shared.peers || shared.node >= 0);
+}
+
 constexpr UnitPrice kRequest = {8e-6, 40};  // of usual lengths
 constexpr double kToken = 2e-8;             // s, of an output token among others of its batch
 constexpr double kIteration = 4e-7;         // s, of a batch that decodes
@@ -305,7 +310,10 @@ class ServingWork final : public ScenarioRun {
         service_.hidden_bytes = 2 * static_cast<double>(spec_.model.hidden);  // 16 bits
         service_.gpus_per_node = static_cast<std::uint32_t>(scenario_.cluster.node.gpus);
         service_.fabric =
-            engine_.split || totals_.piped || engine_.caches_experts || peers_ ? &context.fabric : nullptr;
+            engine_.split || totals_.piped || engine_.caches_experts || peers_ || over_fabric(engine_.shared)
+                ? &context.fabric
+                : nullptr;
+        check_store(context);
         if (engine_.caches_experts) {
             if (scenario_.cluster.mixed) {
                 throw InfeasibleError(
@@ -336,6 +344,15 @@ class ServingWork final : public ScenarioRun {
         }
     }
 
+    // The node that a store is on is one of those that the service has.
+    void check_store(const RunContext& context) const {
+        const std::int64_t nodes = context.placement.gpus() / service_.gpus_per_node;
+        if (engine_.shared.node >= nodes) {
+            throw ConfigError({spec_.engine_mark.error(fmt::format(
+                "'kv.prefix.shared.node' is {}, and there are nodes 0 to {}", engine_.shared.node, nodes - 1))});
+        }
+    }
+
     const RunContext context_;
     const Scenario& scenario_;
     const ServingKind& spec_;
@@ -362,9 +379,9 @@ class ServingWork final : public ScenarioRun {
 // Whether anything of a service goes between nodes.
 bool crosses_nodes(const EngineSpec& engine, std::int64_t gpus_per_node) {
     const PhaseSpec& one = engine.mixed;
-    return engine.split
-               ? !engine.same_devices
-               : one.pipeline > 1 || one.stage_ranks() > gpus_per_node || one.start.weights == WeightsFrom::peer;
+    return engine.split ? !engine.same_devices
+                        : one.pipeline > 1 || one.stage_ranks() > gpus_per_node ||
+                              one.start.weights == WeightsFrom::peer || over_fabric(engine.shared);
 }
 
 // What of the engine or its faults has an effect by the model, the requests or the cluster.

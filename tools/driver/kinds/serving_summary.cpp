@@ -279,6 +279,35 @@ class Writer {
         }
     }
 
+    // Where the cached part of prompts was, and what a store took.
+    void add_tiers(const ServiceResult& result, Summary& summary) const {
+        const SharedCacheSpec& shared = service_.shared;
+        if (engine_.prefix_host <= 0 && engine_.prefix_nvme <= 0 && !shared.given) {
+            return;
+        }
+        const auto& [host, nvme, outside] = result.brought_tokens;
+        const auto share = [&](const char* tier, double tokens) {
+            const auto prompts = static_cast<double>(result.prompt_tokens);
+            summary.add(fmt::format("prefix_hit_fraction.{}", tier), prompts > 0 ? tokens / prompts : 0, "1");
+        };
+        ORRERY_ASSERT(host + nvme + outside <= result.prefix_tokens);
+        share("device", static_cast<double>(result.prefix_tokens - host - nvme - outside));
+        share("host", static_cast<double>(host));
+        share("nvme", static_cast<double>(nvme));
+        if (!shared.given) {
+            return;
+        }
+        // Bytes and tokens are in one ratio.
+        const double bytes = result.fetched_store_bytes + result.fetched_peer_bytes;
+        const double from_store = bytes > 0 ? result.fetched_store_bytes / bytes : 0;
+        share("store", from_store * static_cast<double>(outside));
+        share("peers", (1 - from_store) * static_cast<double>(outside));
+        summary.add("prefix_from_store_bytes", result.fetched_store_bytes, "B");
+        summary.add("prefix_from_peers_bytes", result.fetched_peer_bytes, "B");
+        summary.add("store_written_bytes", result.store_written_bytes, "B");
+        summary.add("store_dropped_bytes", result.store_dropped_bytes, "B");
+    }
+
     // What only some engines have.
     void add_options(const ServiceResult& result, Summary& summary) const {
         if (totals_.scales) {
@@ -299,6 +328,7 @@ class Writer {
                         "1");
             summary.add("prefix_from_host_bytes", result.fetched_host_bytes, "B");
             summary.add("prefix_from_nvme_bytes", result.fetched_nvme_bytes, "B");
+            add_tiers(result, summary);
         }
         if (engine_.names()) {
             ORRERY_ASSERT(result.adapter_hits <= result.adapter_requests);

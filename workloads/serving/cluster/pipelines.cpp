@@ -94,7 +94,7 @@ void Pipelines::stop(std::uint32_t index) {
 // to the request; when the request came there may have been none.
 void Pipelines::fetch_waiting(std::uint32_t index) {
     EngineState& state = fleet_[index].state;
-    while (state.limits().host_cache + state.limits().nvme_cache > 0 && !state.waiting.empty() && state.has_place()) {
+    while (fetches_.possible(state) && !state.waiting.empty() && state.has_place()) {
         const std::uint32_t first = state.waiting.front();
         const Sequence& sequence = state.sequence(first);
         if (sequence.blocks > 0 || sequence.generated > 0 || !fetches_.start(index, first)) {

@@ -34,6 +34,9 @@ class ServiceRun::Service {
         out.insert(out.end(), {&fleet_, &pipelines_, &transfers_.kv, &transfers_.fetches, &transfers_.adapters,
                                &transfers_.restores, &starter_, &transfers_.swap_ins, &lifecycle_, &autoscaler_,
                                &timeouts_, &accounts_});
+        if (spec_.shared.given) {
+            out.push_back(&transfers_.shared);
+        }
         if (frontend_.host() != nullptr) {
             out.push_back(frontend_.host());
         }
@@ -51,6 +54,9 @@ class ServiceRun::Service {
             result_.lone_prompts += state->lone_prompts;
             result_.prompt_tokens += state->prompt_tokens();
             result_.prefix_tokens += state->prefix_tokens();
+            for (std::size_t i = 0; i < result_.brought_tokens.size(); ++i) {
+                result_.brought_tokens.at(i) += state->brought_tokens().at(i);
+            }
             result_.swap_reused_bytes += static_cast<double>(state->reused_blocks()) * state->limits().block_bytes;
             ORRERY_ASSERT(state->outstanding() == 0 && state->used_blocks() == 0 && state->used_host_blocks() == 0);
         }

@@ -208,10 +208,10 @@ void EngineState::name_blocks(std::uint32_t index) {
     }
 }
 
-EngineState::Fetch EngineState::begin_fetch(std::uint32_t index, std::uint64_t room) {
+EngineState::Fetch EngineState::begin_fetch(std::uint32_t index, std::uint64_t room, std::uint32_t elsewhere) {
     Sequence& sequence = sequences_[index];
     Fetch fetch;
-    if (!cache_ || limits_.host_cache + limits_.nvme_cache == 0) {
+    if (!cache_ || limits_.host_cache + limits_.nvme_cache + elsewhere == 0) {
         return fetch;
     }
     std::vector<std::uint32_t> found;
@@ -225,18 +225,24 @@ EngineState::Fetch EngineState::begin_fetch(std::uint32_t index, std::uint64_t r
         fetch.host += cache_->tier(block) == kInHostMemory ? limits_.block_bytes : 0;
         fetch.nvme += cache_->tier(block) == kOnNvme ? limits_.block_bytes : 0;
     }
+    fetch.elsewhere = elsewhere * limits_.block_bytes;
     const std::uint32_t wanted = blocks_for(room);
-    if (fetch.host + fetch.nvme <= 0 || wanted > free_blocks()) {
+    if (fetch.all() <= 0 || wanted > free_blocks()) {
         return {};
     }
     std::uint64_t taken = 0;
     std::uint64_t here = 0;
     for (const std::uint32_t block : found) {
-        const bool on_device = cache_->tier(block) == kOnDevice;
+        const std::size_t tier = cache_->tier(block);
+        const bool on_device = tier == kOnDevice;
+        sequence.brought.at(0) += tier == kInHostMemory ? 1 : 0;
+        sequence.brought.at(1) += tier == kOnNvme ? 1 : 0;
         taken += on_device && cache_->claim(block) ? 1 : 0;
         here += on_device ? 1 : 0;
         sequence.named.push_back(on_device ? block : TierCache::kNone);
     }
+    sequence.brought.at(2) += elsewhere;
+    sequence.named.resize(found.size() + elsewhere, TierCache::kNone);
     take(taken + wanted - here);
     sequence.blocks = wanted;
     sequence.stage = Stage::arriving;
@@ -327,6 +333,9 @@ void EngineState::start_running(std::uint32_t index) {
     if (cache_ && sequence.generated == 0 && sequence.admitted == 0) {
         prompt_tokens_ += sequence.prompt;
         prefix_tokens_ += sequence.cached;
+        for (std::size_t i = 0; i < brought_tokens_.size(); ++i) {
+            brought_tokens_.at(i) += std::uint64_t{sequence.brought.at(i)} * limits_.block;
+        }
     }
     sequence.stage = Stage::running;
     sequence.claims = false;
@@ -477,6 +486,7 @@ std::uint32_t EngineState::readmit(const Sequence& sequence) {
     const std::uint32_t index = adopt(sequence);
     Sequence& here = sequences_[index];
     here.cached = 0;
+    here.brought = {};
     here.admitted = 0;
     here.in_flight = false;
     here.claims = false;

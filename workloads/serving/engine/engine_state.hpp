@@ -12,6 +12,7 @@
 #include "workloads/serving/engine/sequence.hpp"
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <functional>
 #include <optional>
@@ -126,10 +127,12 @@ class EngineState {
     struct Fetch {
         double host = 0;
         double nvme = 0;
+        double elsewhere = 0;
+        [[nodiscard]] double all() const { return host + nvme + elsewhere; }
     };
-    /// Takes a waiting sequence without blocks aside while its prefix comes from lower tiers, with room for `room` tokens;
-    /// nothing happens (and 0 comes back) when none is there or no room is.
-    [[nodiscard]] Fetch begin_fetch(std::uint32_t index, std::uint64_t room);
+    /// Takes a waiting sequence without blocks aside while its prefix comes from lower tiers, and `elsewhere` blocks behind it from
+    /// outside, with room for `room` tokens; nothing happens (and 0 comes back) when none is there or no room is.
+    [[nodiscard]] Fetch begin_fetch(std::uint32_t index, std::uint64_t room, std::uint32_t elsewhere = 0);
     void end_fetch(std::uint32_t index);
     /// Takes the blocks of a sequence of another engine with the same cache over, with the sequence; returns its index here.
     std::uint32_t take_over(EngineState& from, std::uint32_t index);
@@ -148,6 +151,8 @@ class EngineState {
     [[nodiscard]] const TierCache* prefix_cache() const { return cache_ ? &*cache_ : nullptr; }
     [[nodiscard]] std::uint64_t prompt_tokens() const { return prompt_tokens_; }
     [[nodiscard]] std::uint64_t prefix_tokens() const { return prefix_tokens_; }
+    /// Of them those brought from host memory, from NVMe, and from outside.
+    [[nodiscard]] const std::array<std::uint64_t, 3>& brought_tokens() const { return brought_tokens_; }
 
     /// Makes room for `tokens` in all; false (and no change) when the blocks that `spare` leaves do not suffice.
     [[nodiscard]] bool reserve(std::uint32_t index, std::uint64_t tokens, std::uint64_t spare = 0);
@@ -240,7 +245,8 @@ class EngineState {
     std::optional<AdapterSlots> adapters_;
     std::size_t aside_ = 0;
     std::size_t foreign_ = 0;
-    std::uint64_t prompt_tokens_ = 0;     ///< of all prompts admitted
+    std::uint64_t prompt_tokens_ = 0;  ///< of all prompts admitted
+    std::array<std::uint64_t, 3> brought_tokens_{};
     std::uint64_t prefix_tokens_ = 0;     ///< of them found in the cache
     std::uint64_t used_host_blocks_ = 0;  ///< all of what is swapped, and copies of what is back
     std::uint64_t reused_blocks_ = 0;     ///< that were not copied out, as their copy was there

@@ -3,6 +3,7 @@
 
 #include "workloads/serving/requests/request.hpp"
 
+#include <array>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -45,6 +46,8 @@ struct alignas(64) Sequence {
     double service = 0;   ///< what a level or a fair share has counted
     double credit = 0;    ///< accepted draft tokens that are not whole yet (expected acceptance)
     PromptContent content;
+    std::array<std::uint32_t, 3>
+        brought{};                     ///< blocks of its prompt from host memory, NVMe, and a store or another replica
     std::vector<std::uint32_t> named;  ///< its first blocks in the prefix cache; kNone: a copy of its own
 
     /// Tokens that must be in the cache before the next token can be generated: the prompt, and after a recomputation what

@@ -107,6 +107,8 @@ const Fleet::Path& Fleet::path(GpuRange from, GpuRange to) {
     std::vector<Demand> demands;
     for (const auto& [resource, weight] : weights) {
         demands.push_back(Demand{ResourceId(resource), weight});
+        const double rate = spec_.fabric->capacity(ResourceId(resource)) / weight;
+        path.rate = path.rate > 0 ? std::min(path.rate, rate) : rate;
     }
     path.resources = dispatcher_->keep_flows(routed, demands);
     return path;

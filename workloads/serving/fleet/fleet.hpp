@@ -44,6 +44,7 @@ class Fleet final : public Part {
     struct Path {
         ClassId resources;
         double latency = 0;
+        double rate = 0;  ///< B/s that a transfer has for itself; 0: without bound
     };
     struct GpuRange {
         std::uint32_t first = 0;

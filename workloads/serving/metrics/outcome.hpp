@@ -176,10 +176,16 @@ struct ServiceResult : WindowCounts {
     double busy_s = 0;       ///< summed over replicas, the mean of a replica's stages
     double in_flight_s = 0;  ///< summed over replicas: time with at least one batch under way
     std::uint64_t most_blocks = 0;
-    std::uint64_t prompt_tokens = 0;        ///< of all admitted prompts, where prefixes are cached
-    std::uint64_t prefix_tokens = 0;        ///< of them found in the cache
-    double fetched_host_bytes = 0;          ///< of them brought from host memory
-    double fetched_nvme_bytes = 0;          ///< and from NVMe
+    std::uint64_t prompt_tokens = 0;  ///< of all admitted prompts, where prefixes are cached
+    std::uint64_t prefix_tokens = 0;  ///< of them found in the cache
+    double fetched_host_bytes = 0;    ///< of them brought from host memory
+    double fetched_nvme_bytes = 0;    ///< and from NVMe,
+    double fetched_store_bytes = 0;   ///< from a store,
+    double fetched_peer_bytes = 0;    ///< and from other replicas
+    std::array<std::uint64_t, 3>
+        brought_tokens{};  ///< of them from host memory, from NVMe, and from outside the replica
+    double store_written_bytes = 0;
+    double store_dropped_bytes = 0;         ///< as it was full
     std::uint64_t adapter_requests = 0;     ///< that named one
     std::uint64_t adapter_hits = 0;         ///< whose adapter was on their replica's devices
     std::uint64_t adapter_loads = 0;        ///< adapters brought from host memory

@@ -9,7 +9,7 @@ void SequenceLoads::wait(std::uint32_t id, SimTime time) {
 
 void SequenceLoads::load(std::uint32_t id, ClassId link, double bytes, SimTime latency) {
     if (!link.valid()) {
-        return wait(id, SimTime());
+        return wait(id, latency);
     }
     ++loads_[id].pending;
     dispatcher_->share(link, bytes, latency, loads_[id].replica + 1, id);

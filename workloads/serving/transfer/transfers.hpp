@@ -13,7 +13,8 @@ struct Transfers {
     Transfers(const ServiceSpec& spec, Fleet& fleet, Routing& routing, RequestPlaces& places, RequestTimeline& timeline,
               ServiceResult& result)
         : kv(spec, fleet, routing.decoders, places, result),
-          fetches(spec, fleet, result),
+          shared(spec, fleet, result),
+          fetches(spec, fleet, shared, result),
           adapters(spec, fleet, fetches, timeline, result),
           restores(spec, fleet, result),
           swap_ins(spec, fleet, result) {}
@@ -37,6 +38,7 @@ struct Transfers {
     }
 
     KvTransfers kv;
+    SharedCache shared;
     Fetches fetches;
     AdapterLoads adapters;
     KvRestores restores;
