@@ -363,6 +363,10 @@ void describe(Fields& fields, SloSpec& slo) {
     fields.quantity({"tpot", "longest mean time per output token; 0 s: no limit", false, 0, 1e6}, Dimension::time,
                     slo.tpot);
     fields.quantity({"tbt", "longest time between two tokens; 0 s: no limit", false, 0, 1e6}, Dimension::time, slo.tbt);
+    fields.quantity(
+        {"session", "deadline of a conversation: longest time from its first request to its last answer; 0 s: none",
+         false, 0, 1e6},
+        Dimension::time, slo.session);
 }
 
 std::vector<std::pair<Role, const PhaseSpec*>> EngineSpec::phases() const {

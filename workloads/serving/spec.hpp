@@ -198,6 +198,7 @@ struct SloSpec {
     double ttft = 0;  ///< s; 0: no limit
     double tpot = 0;
     double tbt = 0;
+    double session = 0;  ///< from the first request of a conversation to its last answer
 };
 
 /// What ends the load: a number of requests (a trace has one), a time, or that enough is known of the steady state.

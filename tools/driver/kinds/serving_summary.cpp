@@ -102,6 +102,7 @@ class Writer {
         add_costs(result, summary);
         add_pools(result, summary);
         add_options(result, summary);
+        add_sessions(result, summary);
         add_stages(result, engine_.prefix_cache, summary);
     }
 
@@ -306,6 +307,38 @@ class Writer {
         summary.add("prefix_from_peers_bytes", result.fetched_peer_bytes, "B");
         summary.add("store_written_bytes", result.store_written_bytes, "B");
         summary.add("store_dropped_bytes", result.store_dropped_bytes, "B");
+    }
+
+    // Conversations that began in the measured time, from their first request to their last answer.
+    void add_sessions(const ServiceResult& result, Summary& summary) const {
+        if (result.sessions.empty()) {
+            return;
+        }
+        std::vector<float> times;
+        double requests = 0;
+        double in_time = 0;
+        double measured = 0;
+        for (const SessionOutcome& session : result.sessions) {
+            const double from = session.first.seconds();
+            if (from < service_.measure.from || (service_.measure.to > 0 && from >= service_.measure.to)) {
+                continue;
+            }
+            const double seconds = (session.last - session.first).seconds();
+            ++measured;
+            requests += session.requests;
+            if (session.unserved == 0) {
+                times.push_back(static_cast<float>(seconds));
+                in_time += seconds <= service_.slo.session ? 1 : 0;
+            }
+        }
+        const auto mean = [&](double sum) { return measured > 0 ? sum / measured : kNotMeasured; };
+        summary.add("sessions", static_cast<double>(times.size()), "sessions");
+        summary.add("sessions_failed", measured - static_cast<double>(times.size()), "sessions");
+        summary.add("session_requests.mean", mean(requests), "requests");
+        add_quantiles(summary, "session_s", std::move(times));
+        if (service_.slo.session > 0) {
+            summary.add("session_attainment", mean(in_time), "1");
+        }
     }
 
     // What only some engines have.

@@ -14,7 +14,8 @@ class ServiceRun::Service {
     Service(const ServiceSpec& spec, RequestSource& requests, const ServiceHooks& hooks)
         : spec_(spec),
           frontend_(spec, requests, hooks, result_),
-          accounts_(spec, requests.clients() > 0, hooks, frontend_, places_, timeline_, result_),
+          accounts_(spec, requests.clients() > 0, requests.has_conversations(), hooks, frontend_, places_, timeline_,
+                    result_),
           pipelines_(spec, hooks, fleet_, transfers_, experts_ ? &*experts_ : nullptr, generation_, timeline_,
                      result_) {
         ORRERY_ASSERT(routing_.decoders.empty() || spec.fabric != nullptr);

@@ -4,8 +4,8 @@
 
 namespace orrery::serving {
 
-Accounts::Accounts(const ServiceSpec& spec, bool closed, const ServiceHooks& hooks, Frontend& frontend,
-                   RequestPlaces& places, RequestTimeline& timeline, ServiceResult& result)
+Accounts::Accounts(const ServiceSpec& spec, bool closed, bool conversations, const ServiceHooks& hooks,
+                   Frontend& frontend, RequestPlaces& places, RequestTimeline& timeline, ServiceResult& result)
     : spec_(spec),
       hooks_(hooks),
       frontend_(frontend),
@@ -14,7 +14,8 @@ Accounts::Accounts(const ServiceSpec& spec, bool closed, const ServiceHooks& hoo
       result_(result),
       steady_(spec.steady.wanted ? std::make_optional<SteadyState>(spec, closed, hooks.progress, result)
                                  : std::nullopt),
-      metrics_(spec, hooks, steady_ ? &*steady_ : nullptr, result) {}
+      metrics_(spec, hooks, steady_ ? &*steady_ : nullptr, result),
+      conversations_(conversations && !steady_) {}
 
 void Accounts::arrived(const Request& request) {
     if (steady_) {
@@ -99,6 +100,14 @@ void Accounts::settle(const Sequence& sequence, bool served) {
         stage.answered += served ? 1 : 0;
         stage.output_tokens += served ? sequence.generated : 0;
     }
+    if (conversations_) {
+        const auto [entry, fresh] = sessions_.try_emplace(sequence.session);
+        SessionOutcome& session = entry->second;
+        session.first = fresh ? sequence.arrival : std::min(session.first, sequence.arrival);
+        session.last = now();
+        ++session.requests;
+        session.unserved += served ? 0 : 1;
+    }
     if (steady_) {
         steady_->settled(sequence.id);
         stop_if_enough();
@@ -113,6 +122,9 @@ void Accounts::stop_if_enough() {
 }
 
 void Accounts::finish() {
+    for (const auto& [number, session] : sessions_) {
+        result_.sessions.push_back(session);
+    }
     if (steady_) {
         steady_->finish();
     }

@@ -9,13 +9,16 @@
 #include "workloads/serving/metrics/request_timeline.hpp"
 #include "workloads/serving/metrics/steady_state.hpp"
 
+#include <map>
+
 namespace orrery::serving {
 
 class Accounts final : public Part {
   public:
-    /// All arguments outlive this. `closed`: requests come when others are answered.
-    Accounts(const ServiceSpec& spec, bool closed, const ServiceHooks& hooks, Frontend& frontend, RequestPlaces& places,
-             RequestTimeline& timeline, ServiceResult& result);
+    /// All arguments outlive this. `closed`: requests come when others are answered. `conversations`: those of a session are accounted
+    /// for together as well.
+    Accounts(const ServiceSpec& spec, bool closed, bool conversations, const ServiceHooks& hooks, Frontend& frontend,
+             RequestPlaces& places, RequestTimeline& timeline, ServiceResult& result);
     /// A client has an answer.
     void on_done(std::uint64_t slot, Dispatcher& dispatcher) override;
 
@@ -60,6 +63,8 @@ class Accounts final : public Part {
     ServiceResult& result_;
     std::optional<SteadyState> steady_;
     ServingMetrics metrics_;
+    bool conversations_;
+    std::map<std::uint32_t, SessionOutcome> sessions_;
     Slots<Delivery> deliveries_;  ///< last tokens that a core has yet to send
 };
 

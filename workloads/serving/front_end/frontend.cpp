@@ -120,10 +120,16 @@ void Frontend::settle(std::uint32_t turn, bool served) {
         host_->settled();
     }
     // A client of a closed loop takes another conversation when its own is over.
-    if (Request next;
-        turn > 0 && requests_.follow_up(turn, last_, served && !closed_, next) && !past_load(next.arrival)) {
-        expect(std::move(next));
-    } else if (requests_.clients() > 0 || held_) {
+    bool follows = false;
+    Request next;
+    for (bool more = turn > 0 && requests_.follow_up(turn, last_, served && !closed_, next); more;
+         more = requests_.another(next)) {
+        if (!past_load(next.arrival)) {
+            expect(std::move(next));
+            follows = true;
+        }
+    }
+    if (!follows && (requests_.clients() > 0 || held_)) {
         await_next();
     }
 }

@@ -143,6 +143,13 @@ struct StageResult {
     std::uint64_t prefix_tokens = 0;  ///< of them found in the cache
 };
 
+/// What became of the requests of one conversation.
+struct SessionOutcome {
+    SimTime first, last;         ///< request sent, and accounted for
+    std::uint32_t requests = 0;  ///< accounted for,
+    std::uint32_t unserved = 0;  ///< and of them not answered
+};
+
 struct ServiceResult : WindowCounts {
     std::vector<RequestOutcome> requests;  ///< finished ones, in order of arrival
     std::uint64_t refused = 0;             ///< could never have run: longer than the context or the cache
@@ -214,6 +221,7 @@ struct ServiceResult : WindowCounts {
     std::vector<DownRecord> downs;          ///< all of them
     bool cut = false;                       ///< there were more
     std::vector<StageResult> stages;        ///< of a load that has some
+    std::vector<SessionOutcome> sessions;   ///< of a load of conversations, in the order of their numbers
     std::optional<SteadyRun> steady;        ///< of a run that was watched for its steady state
 };
 

@@ -24,6 +24,8 @@ class Sample final : public RequestSource {
     bool follow_up(std::uint32_t turn, SimTime now, bool served, Request& request) override {
         return all_->follow_up(turn, now, served, request);
     }
+    bool another(Request& request) override { return all_->another(request); }
+    bool has_conversations() const override { return all_->has_conversations(); }
 
     bool next(Request& request) override {
         while (all_->next(request)) {
@@ -189,6 +191,11 @@ void describe(Fields& fields, RequestsSpec& spec) {
     fields.when(spec.turns > 0, "conversations of several turns (turns)", [&](Fields& same) {
         same.quantity({"think", "mean time from an answer to the next question", false, 0, 1e6}, Dimension::time,
                       spec.think);
+        same.integer({"branches",
+                      "requests side by side that each question after the first consists of, such as sub-agents; the "
+                      "next question waits for all answers",
+                      false, 1, 1 << 10},
+                     spec.branches);
     });
     fields.integer({"adapters", "LoRA adapters that requests name", false, 0, 1 << 20}, spec.adapters);
     fields.when(spec.adapters > 0, "adapters", [&](Fields& same) {

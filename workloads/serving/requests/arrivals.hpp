@@ -8,6 +8,8 @@
 // the session starts another conversation. In a trace with sessions the prompts given are taken to contain the earlier turns.
 // Turns: with `turns` what arrives are conversations; each next question comes a time to think after the answer to the one
 // before (or, when that was not given, never), as long as the conversation lasts and its prompt is not too long.
+// Branches: an agent that calls sub-agents or several tools. Each question after the first is so many requests at once, which all begin with
+// what the conversation has said and go on with parts of their own; the next comes when the last is answered, and has said all of it.
 // Samples: with `samples` each prompt is asked so many times in a row, each time for an answer of a length of its own; a prefix cache
 // finds all of the prompt again.
 // Data sets are filtered: with `longest` a request that is longer in all is drawn anew, so that no length piles up at a limit.
@@ -89,8 +91,9 @@ struct RequestsSpec {
     std::int64_t common_kinds = 1;  ///< of which there are so many
     double turns = 0;               ///< mean questions of a conversation, each after the answer before; 0: none waits
     double think = 0;               ///< s, mean time from an answer to the next question
-    std::int64_t adapters = 0;      ///< that requests name; 0: none
-    double adapter_skew = 0;        ///< the k-th most wanted has 1 / k^skew of the first one's requests
+    std::int64_t branches = 1;  ///< requests side by side that each question after the first is, until all are answered
+    std::int64_t adapters = 0;  ///< that requests name; 0: none
+    double adapter_skew = 0;    ///< the k-th most wanted has 1 / k^skew of the first one's requests
     std::vector<ClientSpec> mix;    ///< clients; empty: one, as said above
     std::vector<LoadStage> stages;  ///< one after another, each when all before is answered; empty: one rate
     double pause = 0;               ///< s between the end of a stage and the start of the next

@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <deque>
+#include <iterator>
 #include <set>
 #include <unordered_map>
 
@@ -109,27 +111,65 @@ class Generator final : public RequestSource {
         const auto found = talks_.find(turn);
         ORRERY_ASSERT(found != talks_.end());
         Talk& talk = found->second;
+        talk.lost = talk.lost || !served;
+        if (--talk.open > 0) {
+            return false;  // another branch of the same question is still under way
+        }
+        talk.said += talk.joins;
+        talk.joins = 0;
         // What a conversation asks depends on itself alone, not on when others are answered.
         const bool goes_on = talk.random.uniform() >= 1 / spec_.turns;
         const double think = talk.random.exponential(spec_.think);
-        const std::int64_t prompt =
-            std::int64_t{talk.last.prompt} + talk.last.output + draw_length(talk.random, spec_.prompt);
-        if (!served || !goes_on || prompt > spec_.prompt.most || made_ >= spec_.count) {
+        std::vector<Request> asks;
+        bool fits = !talk.lost && goes_on && made_ + spec_.branches <= spec_.count;
+        for (std::int64_t i = 0; fits && i < spec_.branches; ++i) {
+            const std::int64_t prompt = talk.said + draw_length(talk.random, spec_.prompt);
+            if (prompt > spec_.prompt.most) {
+                fits = false;
+                break;
+            }
+            Request one = talk.last;
+            one.prompt = static_cast<std::uint32_t>(prompt);
+            one.output = draw_length(talk.random, spec_.output);
+            one.arrival = now + SimTime::from_seconds(think);
+            if (spec_.branches > 1) {
+                one.content.branch = ++talk.branches;
+                one.content.forked = static_cast<std::uint32_t>(talk.said);
+            }
+            talk.joins += prompt - talk.said + one.output;
+            asks.push_back(std::move(one));
+        }
+        if (!fits) {
             talks_.erase(found);
             return false;
         }
-        ++made_;
-        talk.last.prompt = static_cast<std::uint32_t>(prompt);
-        talk.last.output = draw_length(talk.random, spec_.output);
-        talk.last.arrival = now + SimTime::from_seconds(think);
-        request = talk.last;
+        made_ += spec_.branches;
+        talk.open = static_cast<std::uint32_t>(asks.size());
+        request = std::move(asks.front());
+        beside_.assign(std::next(asks.begin()), asks.end());
         return true;
     }
 
+    bool another(Request& request) override {
+        if (beside_.empty()) {
+            return false;
+        }
+        request = std::move(beside_.front());
+        beside_.pop_front();
+        return true;
+    }
+
+    bool has_conversations() const override { return spec_.turns > 0; }
+
   private:
     struct Talk {
-        Request last;
+        Request last;  ///< the first, for what all have in common
         RandomStream random;
+        std::int64_t said = 0;       ///< tokens, in whatever branch
+        std::int64_t joins = 0;      ///< that the branches under way add to them
+        std::uint32_t open = 1;      ///< branches under way
+        std::uint64_t branches = 0;  ///< so far
+        bool lost = false;           ///< one of them was not answered
     };
 
     void draw_lengths(Request& request) {
@@ -219,7 +259,9 @@ class Generator final : public RequestSource {
         request.turn = ++conversation_count_;
         request.session = request.turn;
         request.content.conversation = request.turn;
-        talks_.emplace(request.turn, Talk{request, RandomStream(mix64(seed_ ^ mix64(request.turn)), name_ + "/talk")});
+        Talk talk{request, RandomStream(mix64(seed_ ^ mix64(request.turn)), name_ + "/talk")};
+        talk.joins = std::int64_t{request.prompt} + request.output;
+        talks_.emplace(request.turn, std::move(talk));
     }
 
     void continue_conversation(Request& request) {
@@ -288,6 +330,7 @@ class Generator final : public RequestSource {
     };
     std::vector<History> history_;                   ///< by session
     std::unordered_map<std::uint32_t, Talk> talks_;  ///< under way, by turn; only looked up
+    std::deque<Request> beside_;                     ///< branches of the last question that are still to be given
     Request sampled_;                                ///< the prompt that is asked several times
     std::vector<Request> questions_;                 ///< prompts that are asked again and again, in their order
     std::size_t asked_ = 0;                          ///< of them, in this stage
@@ -302,7 +345,7 @@ class Generator final : public RequestSource {
 class Mix final : public RequestSource {
   public:
     Mix(const RequestsSpec& spec, std::uint64_t seed)
-        : count_(spec.count > 0 ? spec.count : kGenerated), n_(spec.mix.size()) {
+        : count_(spec.count > 0 ? spec.count : kGenerated), branches_(spec.branches), n_(spec.mix.size()) {
         double shares = 0;
         for (const ClientSpec& client : spec.mix) {
             shares += client.share;
@@ -340,12 +383,22 @@ class Mix final : public RequestSource {
     bool follow_up(std::uint32_t turn, SimTime now, bool served, Request& request) override {
         const std::size_t i = (turn - 1) % n_;
         const auto its_turn = static_cast<std::uint32_t>((turn - 1) / n_) + 1;
-        const bool more = clients_[i].source->follow_up(its_turn, now, served && made_ < count_, request);
+        const bool more = clients_[i].source->follow_up(its_turn, now, served && made_ + branches_ <= count_, request);
         if (more) {
             ++made_;
             finish(i, request);
+            followed_ = i;
         }
         return more;
+    }
+
+    bool another(Request& request) override {
+        if (!clients_[followed_].source->another(request)) {
+            return false;
+        }
+        ++made_;
+        finish(followed_, request);
+        return true;
     }
 
   private:
@@ -373,8 +426,10 @@ class Mix final : public RequestSource {
     }
 
     std::int64_t count_;
-    std::size_t n_;  ///< clients
+    std::int64_t branches_;  ///< of each question after the first
+    std::size_t n_;          ///< clients
     std::int64_t made_ = 0;
+    std::size_t followed_ = 0;  ///< client that asked a next question last
     std::vector<Client> clients_;
     std::set<std::pair<SimTime, std::size_t>> coming_;  ///< the next arrival of each client
 };

@@ -15,6 +15,8 @@ std::uint64_t PromptContent::key(std::uint64_t index, std::uint64_t block) const
         source = part < keys.size() ? kKeys + keys[part] : 0;
     } else if (end <= common) {
         source = kGroups + group;
+    } else if (branch != 0 && end > forked) {
+        source = mix64(conversation ^ mix64(branch));
     } else {
         source = conversation;
     }

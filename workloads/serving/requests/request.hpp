@@ -15,6 +15,9 @@ struct PromptContent {
     std::uint64_t conversation = 0;   ///< all tokens, generated ones too, are those of this conversation; 0: of none
     std::vector<std::uint64_t> keys;  ///< of each `key_tokens` tokens of the prompt, where a trace gives them
     std::uint32_t key_tokens = 512;
+    std::uint64_t branch =
+        0;  ///< of the conversation, whose tokens from `forked` on are its own; 0: the conversation's
+    std::uint32_t forked = 0;
 
     /// Key of the tokens from `index * block` on, `block` of them; 0: nobody else has them.
     [[nodiscard]] std::uint64_t key(std::uint64_t index, std::uint64_t block) const;
@@ -46,6 +49,13 @@ class RequestSource {
         (void)turn, (void)now, (void)served, (void)request;
         return false;
     }
+    /// More that the same answer lets its client ask at once, one a call; false: there is no more.
+    [[nodiscard]] virtual bool another(Request& request) {
+        (void)request;
+        return false;
+    }
+    /// Requests of a session are one conversation, or one graph of requests.
+    [[nodiscard]] virtual bool has_conversations() const { return false; }
     /// Fraction of the requests that have been given, as far as it is known.
     [[nodiscard]] virtual double progress() const { return 0; }
 };

@@ -25,6 +25,7 @@ class RecordedRequests final : public RequestSource {
                 Session& session = sessions_[recorded_.requests[i].session];
                 session.turns.push_back(i);
                 session.adds = session.adds || recorded_.requests[i].adds;
+                waits_ = waits_ || recorded_.requests[i].delay_s >= 0;
             }
         }
         const double last = scaled(recorded_.requests.back());
@@ -39,6 +40,7 @@ class RecordedRequests final : public RequestSource {
     }
 
     std::uint64_t clients() const override { return clients_of(spec_); }
+    bool has_conversations() const override { return waits_; }
     double progress() const override {
         return static_cast<double>(next_) / static_cast<double>(recorded_.requests.size());
     }
@@ -128,6 +130,7 @@ class RecordedRequests final : public RequestSource {
     Recorded recorded_;
     Popularity adapters_;
     std::map<std::uint32_t, Session> sessions_;
+    bool waits_ = false;  ///< requests come after answers of their sessions
     std::size_t next_ = 0;
     std::int64_t given_ = 0;
 };
