@@ -333,3 +333,24 @@ TEST_CASE("rl: models with an encoder have no rows of images, and no part takes 
         CHECK_MESSAGE(said.find(part) != std::string::npos, said);
     }
 }
+
+TEST_CASE("rl: remax generates and judges a greedy answer beside the samples, and trains on the samples alone") {
+    const auto with = [](const std::string& algorithm, int samples) {
+        std::string text = scenario_text("rewards: {time: 1 ms}");
+        text.replace(text.find("algorithm: grpo"), 15, "algorithm: " + algorithm);
+        text.replace(text.find("samples: 4"), 10, fmt::format("samples: {}, rows: padded", samples));
+        return run_text(text);
+    };
+    const Summary remax = with("remax", 3);
+    const Summary grpo = with("grpo", 4);  // as many answers
+    CHECK(value(remax, "batch_output_tokens") == value(grpo, "batch_output_tokens"));
+    CHECK(value(remax, "generation_s") == value(grpo, "generation_s"));
+    // 48 and 64 rows in updates of eight.
+    CHECK(value(remax, "updates_per_step") == 6);
+    CHECK(value(grpo, "updates_per_step") == 8);
+    CHECK(value(remax, "training_s") == doctest::Approx(value(grpo, "training_s") * 6 / 8).epsilon(1e-9));
+    // The reference judges samples alone, the rules all answers.
+    CHECK(value(remax, "reference.forward_s") ==
+          doctest::Approx(value(grpo, "reference.forward_s") * 6 / 8).epsilon(1e-9));
+    CHECK(value(with("remax", 1), "samples_per_s") > 0);  // its greedy answer is enough to compare with
+}

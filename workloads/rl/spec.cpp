@@ -19,13 +19,16 @@ const std::vector<std::string>& part_role_names() {
 }
 
 const std::vector<std::string>& rl_algorithm_names() {
-    static const std::vector<std::string> kNames = {"ppo", "grpo", "rloo"};
+    static const std::vector<std::string> kNames = {"ppo", "grpo", "rloo", "remax"};
     return kNames;
 }
 
 void describe(Fields& fields, RlSpec& spec) {
     fields.enumeration(
-        {"algorithm", "algorithm, which decides the models of a step: ppo has a critic, grpo and rloo have none", true},
+        {"algorithm",
+         "algorithm, which decides the models of a step: ppo has a critic, all others have none; remax judges a greedy "
+         "answer beside the samples of each prompt and does not train on it",
+         true},
         rl_algorithm_names(), spec.algorithm);
     fields.section({"batch", "prompts and answers of a step"}, [&](Fields& inner) {
         inner.integer({"prompts", "prompts of a step", false, 1, 1 << 24}, spec.prompts);
@@ -75,10 +78,10 @@ std::vector<std::string> problems_of(const RlSpec& spec, const std::vector<PartR
     }
     const bool critic = count(PartRole::critic) > 0;
     if (spec.algorithm == RlAlgorithm::ppo && !critic) {
-        out.emplace_back("ppo has a critic: a job with role 'critic' (grpo and rloo have none)");
+        out.emplace_back("ppo has a critic: a job with role 'critic' (all other algorithms have none)");
     }
     if (spec.algorithm != RlAlgorithm::ppo && critic) {
-        out.emplace_back("grpo and rloo have no critic: leave it out, or say algorithm: ppo");
+        out.emplace_back("grpo, rloo and remax have no critic: leave it out, or say algorithm: ppo");
     }
     if (spec.rules && count(PartRole::reward) > 0) {
         out.emplace_back("samples are judged by 'rewards' or by a job with role 'reward', not by both");
@@ -88,11 +91,11 @@ std::vector<std::string> problems_of(const RlSpec& spec, const std::vector<PartR
 
 std::vector<std::string> problems_of(const RlSpec& spec) {
     std::vector<std::string> out;
-    if (spec.sequences() * spec.draws > kMostSamples) {
-        out.push_back(fmt::format("{} samples a step in {} batches that are drawn: {} in all at most", spec.sequences(),
+    if (spec.generated() * spec.draws > kMostSamples) {
+        out.push_back(fmt::format("{} samples a step in {} batches that are drawn: {} in all at most", spec.generated(),
                                   spec.draws, kMostSamples));
     }
-    if (spec.algorithm != RlAlgorithm::ppo && spec.samples < 2) {
+    if ((spec.algorithm == RlAlgorithm::grpo || spec.algorithm == RlAlgorithm::rloo) && spec.samples < 2) {
         out.emplace_back("grpo and rloo compare the samples of a prompt: batch.samples is 2 or more");
     }
     if (spec.asynchronous && spec.partial && spec.staleness == 0) {

@@ -10,7 +10,7 @@
 
 namespace orrery::rl {
 
-enum class RlAlgorithm { ppo, grpo, rloo };
+enum class RlAlgorithm { ppo, grpo, rloo, remax };
 /// What a part of a step does. In the order in which a step needs them.
 enum class PartRole { generator, reference, reward, critic, actor };
 /// How samples become the rows that the models of training see.
@@ -34,7 +34,11 @@ struct RlSpec {
     WeightPath weights = WeightPath::fabric;
     double bandwidth = 0;  ///< B/s of a server of weights, each way
 
+    /// Samples of a step that models train on.
     [[nodiscard]] std::int64_t sequences() const { return prompts * samples; }
+    /// Answers to each prompt that are generated and judged: remax has a greedy one, whose reward is the baseline of the others.
+    [[nodiscard]] std::int64_t answers() const { return samples + (algorithm == RlAlgorithm::remax ? 1 : 0); }
+    [[nodiscard]] std::int64_t generated() const { return prompts * answers(); }
 };
 
 [[nodiscard]] const std::vector<std::string>& part_role_names();

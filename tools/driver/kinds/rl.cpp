@@ -71,7 +71,7 @@ class RlRun final : public ScenarioRun {
             }
         }
         if (spec_.rules) {
-            const std::int64_t rounds = (spec_.sequences() + spec_.rule_workers - 1) / spec_.rule_workers;
+            const std::int64_t rounds = (spec_.generated() + spec_.rule_workers - 1) / spec_.rule_workers;
             add("rules", StepPhase::preparation, {static_cast<double>(rounds) * spec_.rule_time}, {});
         }
         add("weights", StepPhase::synchronisation, {synchronisation()}, job(PartRole::generator).placed);
@@ -167,12 +167,14 @@ class RlRun final : public ScenarioRun {
             case PartRole::generator:
                 generate(i);
                 return;
-            case PartRole::reference:
             case PartRole::reward:
-                add(jobs_[i].name, StepPhase::preparation, forward(i), jobs_[i].placed);
+                add(jobs_[i].name, StepPhase::preparation, forward(i, spec_.generated()), jobs_[i].placed);
+                return;
+            case PartRole::reference:
+                add(jobs_[i].name, StepPhase::preparation, forward(i, spec_.sequences()), jobs_[i].placed);
                 return;
             case PartRole::critic:
-                add("values of critic", StepPhase::preparation, forward(i), jobs_[i].placed);
+                add("values of critic", StepPhase::preparation, forward(i, spec_.sequences()), jobs_[i].placed);
                 train(i);
                 return;
             case PartRole::actor:
@@ -187,13 +189,13 @@ class RlRun final : public ScenarioRun {
         for (std::int64_t draw = 0; draw < spec_.draws; ++draw) {
             Scenario one = jobs_[i].scenario;
             one.seed += draw;
-            one.as<ServingKind>().requests.samples = spec_.samples;
+            one.as<ServingKind>().requests.samples = spec_.answers();
             if (spec_.partial) {  // a sample that ends makes room for the next, of whatever batch
                 one.as<ServingKind>().requests.arrivals = ArrivalKind::closed;
-                one.as<ServingKind>().requests.clients = spec_.sequences();
+                one.as<ServingKind>().requests.clients = spec_.generated();
             } else {
                 one.as<ServingKind>().requests.arrivals = ArrivalKind::at_once;
-                one.as<ServingKind>().requests.count = spec_.sequences();
+                one.as<ServingKind>().requests.count = spec_.generated();
             }
             RunOutput out = run_part(one, placements_[i]);
             double tokens = 0;
@@ -203,13 +205,13 @@ class RlRun final : public ScenarioRun {
                 answers += row.output;
                 batch_.longest = std::max(batch_.longest, std::int64_t{row.prompt} + row.output);
             }
-            const double of_batch = static_cast<double>(spec_.sequences()) /
+            const double of_batch = static_cast<double>(spec_.generated()) /
                                     static_cast<double>(std::max<std::size_t>(1, out.requests.size()));
             ORRERY_ASSERT(answers <= tokens);
             batch_.tokens.push_back(tokens * of_batch);
             batch_.answers.push_back(answers * of_batch);
             seconds.push_back(spec_.partial
-                                  ? static_cast<double>(spec_.sequences()) / out.summary.find("requests_per_s")->value
+                                  ? static_cast<double>(spec_.generated()) / out.summary.find("requests_per_s")->value
                                   : out.seconds);
             if (draw == 0) {
                 out.requests.clear();
@@ -221,8 +223,8 @@ class RlRun final : public ScenarioRun {
         add(jobs_[i].name, StepPhase::generation, seconds, jobs_[i].placed);
     }
 
-    // Sequences of a part's model that hold the samples of a draw.
-    [[nodiscard]] double rows(std::size_t i, std::size_t draw) const {
+    // Sequences of a part's model that hold so many of the answers of a draw.
+    [[nodiscard]] double rows(std::size_t i, std::size_t draw, std::int64_t answers) const {
         ORRERY_ASSERT(draw < batch_.tokens.size());  // the generator comes first
         const std::int64_t sequence = jobs_[i].scenario.as<TrainingKind>().model.sequence;
         if (batch_.longest > sequence) {
@@ -231,11 +233,12 @@ class RlRun final : public ScenarioRun {
                             "model.sequence, or a smaller 'most' or 'longest' of requests",
                             batch_.longest, sequence));
         }
-        return spec_.rows == RowLayout::padded ? static_cast<double>(spec_.sequences())
-                                               : std::ceil(batch_.tokens[draw] / static_cast<double>(sequence));
+        const double share = static_cast<double>(answers) / static_cast<double>(spec_.generated());
+        return spec_.rows == RowLayout::padded ? static_cast<double>(answers)
+                                               : std::ceil(batch_.tokens[draw] * share / static_cast<double>(sequence));
     }
 
-    [[nodiscard]] std::vector<double> forward(std::size_t i) {
+    [[nodiscard]] std::vector<double> forward(std::size_t i, std::int64_t answers) {
         const Scenario& part = jobs_[i].scenario;
         const TrainingInput input = training_input(part, context_.models, context_.fabric, placements_[i]);
         const auto batch = static_cast<double>(part.as<TrainingKind>().plan.global_batch);
@@ -243,7 +246,7 @@ class RlRun final : public ScenarioRun {
         std::vector<double> seconds;
         double mean = 0;
         for (std::size_t draw = 0; draw < batch_.tokens.size(); ++draw) {
-            const double own = std::ceil(rows(i, draw) / batch) * each;
+            const double own = std::ceil(rows(i, draw, answers) / batch) * each;
             mean += own / static_cast<double>(batch_.tokens.size());
             seconds.push_back(own + moves(i));
         }
@@ -257,7 +260,7 @@ class RlRun final : public ScenarioRun {
         std::vector<double> seconds;
         double updates = 0;
         for (std::size_t draw = 0; draw < batch_.tokens.size(); ++draw) {
-            const double own = std::ceil(rows(i, draw) * static_cast<double>(spec_.epochs) /
+            const double own = std::ceil(rows(i, draw, spec_.sequences()) * static_cast<double>(spec_.epochs) /
                                          static_cast<double>(part.as<TrainingKind>().plan.global_batch));
             updates += own / static_cast<double>(batch_.tokens.size());
             seconds.push_back(own * out.seconds + moves(i));
@@ -657,7 +660,7 @@ RunCost RlKind::cost(const Scenario&) const {
     std::vector<const JobSpec*> all;
     for (RlPart& part : parts) {
         if (part.role == PartRole::generator) {
-            part.scenario.as<ServingKind>().requests.count = rl.sequences() * rl.draws;
+            part.scenario.as<ServingKind>().requests.count = rl.generated() * rl.draws;
         }
         all.push_back(&part);
     }
