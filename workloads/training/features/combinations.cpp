@@ -52,6 +52,8 @@ const std::vector<Row>& rows() {
         {"adapters", {"latent", "pattern", "encoder"}},
         {"documents", {"pattern", "encoder", "both-ways"}},
         {"host_checkpoints", {"offload", "zeroth_order", "encoder"}},
+        {"low_rank_states", {"offload", "zeroth_order", "sharding", "outer", "compression", "adapters", "signatures"}},
+        {"low_rank_states", {"experts", "latent", "pattern", "encoder"}},
     };
     return kRows;
 }

@@ -14,11 +14,12 @@ extern const FeatureRow kDocuments;
 extern const FeatureRow kSignatures;
 extern const FeatureRow kHostCheckpoints;
 extern const FeatureRow kDispatcher;
+extern const FeatureRow kLowRankStates;
 
 const std::vector<const FeatureRow*>& feature_table() {
-    static const std::vector<const FeatureRow*> kTable = {&kOffload,         &kZerothOrder, &kSharding,  &kOuter,
-                                                          &kCompression,     &kAdapters,    &kDocuments, &kSignatures,
-                                                          &kHostCheckpoints, &kDispatcher};
+    static const std::vector<const FeatureRow*> kTable = {
+        &kOffload,   &kZerothOrder, &kSharding,        &kOuter,      &kCompression,   &kAdapters,
+        &kDocuments, &kSignatures,  &kHostCheckpoints, &kDispatcher, &kLowRankStates};
     return kTable;
 }
 

@@ -1,6 +1,7 @@
 // Low-rank adapters in a layer (adapters.hpp): products of their own beside frozen ones.
 
 #include "workloads/training/features/adapters.hpp"
+#include "workloads/training/features/low_rank_states.hpp"
 #include "workloads/training/passes/pass_writer.hpp"
 
 namespace orrery::training {
@@ -29,14 +30,16 @@ void PassCost::add_flops(Writer& out, const Block& block, bool backward, Part pa
 }
 
 void PassCost::add_adapters(Block& block, LayerProduct in, LayerProduct out) const {
-    if (!frozen()) {
+    const bool narrow = plan_.has<LowRankStates>() && plan_.feature<LowRankStates>().weight_bits < 16;
+    if (!frozen() && !narrow) {
         return;
     }
     block.in_adapters = adapters_of(model_, plan_, in);
     block.out_adapters = adapters_of(model_, plan_, out);
     for (std::vector<Product>* side : {&block.in, &block.out}) {
         for (Product& each : *side) {
-            each.held = base_bytes(plan_.feature<AdapterPlan>());
+            each.held =
+                narrow ? plan_.feature<LowRankStates>().weight_bytes() : base_bytes(plan_.feature<AdapterPlan>());
         }
     }
 }

@@ -1,6 +1,7 @@
 #include "workloads/training/passes/pass_cost.hpp"
 
 #include "workloads/training/features/documents.hpp"
+#include "workloads/training/features/low_rank_states.hpp"
 #include "workloads/training/features/zeroth_order.hpp"
 #include "workloads/training/passes/pass_writer.hpp"
 
@@ -477,11 +478,28 @@ Price PassCost::optimizer(double updated, double held) const {
     constexpr double kWidened = 2 + 4;  // a gradient of 16 bits
     const double gradient = bytes_of(plan_.gradient_precision);
     const double counted = software_.update_bytes.value;
-    const double each = counted > 0 ? counted + (gradient < 4 ? kWidened : 0) : kAdam;
+    double each = counted > 0 ? counted + (gradient < 4 ? kWidened : 0) : kAdam;
+    if (plan_.has<LowRankStates>()) {
+        constexpr double kMoments = 16;  // read and written
+        each = std::max(kWidened, each - kMoments * (1 - plan_.feature<LowRankStates>().share(model_)));
+    }
     const double bytes = updated * each + held * software_.gradient_sweeps.value * gradient;
     Price price;
     price.launches = 8;
     price[Category::optimizer] = stream_slowdown_ * streaming(bytes, 8).seconds;
+    if (!plan_.has<LowRankStates>()) {
+        return price;
+    }
+    // The projections of the gradients of so large a share of the model: low_rank_states.hpp.
+    const auto rank = static_cast<double>(plan_.feature<LowRankStates>().rank);
+    const double times = updated / model_.parameters() * static_cast<double>(model_.layers);
+    for (const WeightMatrix& one : layer_matrices(model_)) {
+        if (rank < one.shorter()) {
+            price.launches += times;
+            price[Category::optimizer] +=
+                times * matrix_slowdown_ * alone(product(rank, one.longer(), one.shorter(), false)).seconds;
+        }
+    }
     return price;
 }
 
