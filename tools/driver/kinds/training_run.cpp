@@ -14,6 +14,7 @@
 #include "workloads/training/features/adapters.hpp"
 #include "workloads/training/features/compression.hpp"
 #include "workloads/training/features/offload.hpp"
+#include "workloads/training/features/slices.hpp"
 #include "workloads/training/memory/memory.hpp"
 
 #include <fmt/format.h>
@@ -108,6 +109,10 @@ void add_training_metrics(const TrainingKind& s, const TrainingInput& input, con
     }
     if (s.plan.has<AdapterPlan>()) {
         out.add("trained_parameters", trained_parameters(s.model, s.plan), "parameters");
+    }
+    if (s.plan.has<SlicePlan>()) {
+        out.add("trained_parameters",
+                s.plan.feature<SlicePlan>().trained(s.model) * static_cast<double>(s.model.layers), "parameters");
     }
     if (s.plan.has<CompressionPlan>()) {
         const CompressedBytes sent = compressed_bytes(s.plan, 1, 1);

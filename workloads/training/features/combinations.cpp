@@ -53,6 +53,8 @@ const std::vector<Row>& rows() {
         {"documents", {"pattern", "encoder", "both-ways"}},
         {"host_checkpoints", {"offload", "zeroth_order", "encoder"}},
         {"low_rank_states", {"offload", "zeroth_order", "sharding", "outer", "compression", "adapters", "signatures"}},
+        {"slices", {"offload", "zeroth_order", "sharding", "outer", "compression", "adapters", "low_rank_states"}},
+        {"slices", {"experts", "latent", "pattern", "encoder"}},
         {"low_rank_states", {"experts", "latent", "pattern", "encoder"}},
     };
     return kRows;

@@ -15,11 +15,12 @@ extern const FeatureRow kSignatures;
 extern const FeatureRow kHostCheckpoints;
 extern const FeatureRow kDispatcher;
 extern const FeatureRow kLowRankStates;
+extern const FeatureRow kSlices;
 
 const std::vector<const FeatureRow*>& feature_table() {
     static const std::vector<const FeatureRow*> kTable = {
         &kOffload,   &kZerothOrder, &kSharding,        &kOuter,      &kCompression,   &kAdapters,
-        &kDocuments, &kSignatures,  &kHostCheckpoints, &kDispatcher, &kLowRankStates};
+        &kDocuments, &kSignatures,  &kHostCheckpoints, &kDispatcher, &kLowRankStates, &kSlices};
     return kTable;
 }
 

@@ -2,6 +2,7 @@
 
 #include "workloads/model/layer_program.hpp"
 #include "workloads/training/features/adapters.hpp"
+#include "workloads/training/features/slices.hpp"
 #include "workloads/training/plan/experts.hpp"
 
 namespace orrery::training {
@@ -39,6 +40,15 @@ struct KeptInputs {
 };
 KeptInputs kept_inputs(const ModelSpec& model, const PlanSpec& plan) {
     KeptInputs out;
+    if (plan.has<SlicePlan>()) {
+        out.norms = (slices_of(model, plan, LayerProduct::attention_in).empty() ? 0 : 1) +
+                    (slices_of(model, plan, LayerProduct::ffn_in).empty() ? 0 : 1);
+        out.down = false;
+        for (const AdapterShape& one : slices_of(model, plan, LayerProduct::ffn_out)) {
+            out.adapter_bytes += 2 * one.inputs;  // the slice's inputs alone
+        }
+        return out;
+    }
     const auto& adapters = plan.feature<AdapterPlan>();
     if (!adapters.given) {
         return out;

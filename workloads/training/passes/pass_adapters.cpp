@@ -1,7 +1,8 @@
-// Low-rank adapters in a layer (adapters.hpp): products of their own beside frozen ones.
+// Products of frozen weights: low-rank adapters beside them (adapters.hpp), slices of them that are trained (slices.hpp).
 
 #include "workloads/training/features/adapters.hpp"
 #include "workloads/training/features/low_rank_states.hpp"
+#include "workloads/training/features/slices.hpp"
 #include "workloads/training/passes/pass_writer.hpp"
 
 namespace orrery::training {
@@ -24,6 +25,11 @@ void PassCost::add_flops(Writer& out, const Block& block, bool backward, Part pa
     const auto rank = static_cast<double>(plan_.feature<AdapterPlan>().rank);
     for (const std::vector<AdapterShape>* side : {&block.in_adapters, &block.out_adapters}) {
         for (const AdapterShape& each : *side) {
+            if (plan_.has<SlicePlan>()) {
+                const bool weights = backward && part != Part::input;
+                out.program().add_flops(weights ? 2 * tokens_ * each.inputs * each.outputs : 0);
+                continue;
+            }
             out.program().add_flops(gradients * 2 * tokens_ * rank * (each.inputs + each.outputs));
         }
     }
@@ -34,8 +40,9 @@ void PassCost::add_adapters(Block& block, LayerProduct in, LayerProduct out) con
     if (!frozen() && !narrow) {
         return;
     }
-    block.in_adapters = adapters_of(model_, plan_, in);
-    block.out_adapters = adapters_of(model_, plan_, out);
+    const auto shapes = plan_.has<SlicePlan>() ? slices_of : adapters_of;
+    block.in_adapters = shapes(model_, plan_, in);
+    block.out_adapters = shapes(model_, plan_, out);
     for (std::vector<Product>* side : {&block.in, &block.out}) {
         for (Product& each : *side) {
             each.held =
@@ -49,6 +56,13 @@ void PassCost::write_adapters(Writer& out, std::span<const Block> blocks, bool i
     const auto rank = static_cast<double>(plan_.feature<AdapterPlan>().rank);
     for (const Block& block : blocks) {
         for (const AdapterShape& each : inner ? block.in_adapters : block.out_adapters) {
+            if (plan_.has<SlicePlan>()) {
+                if (work == PassWork::weight_gradient) {
+                    const Product slice{product(tokens_, each.outputs, each.inputs, false), false, false};
+                    out.kernel("weight gradient, slice", weight_gradient(slice), 1);
+                }
+                continue;
+            }
             const Product down{product(tokens_, rank, each.inputs, false), false, false};
             const Product up{product(tokens_, each.outputs, rank, false), false, false};
             const auto sum = [&](double width) { return stream_slowdown_ * streaming(tokens_ * width * 6); };
