@@ -121,3 +121,18 @@ TEST_CASE("what zeroth-order steps do not have is refused") {
     Scenario odd = job("micro_batch: 1, global_batch: 1, zeroth_order: {perturbation: 2}");
     CHECK(refused(odd).find("needs it to divide data 1") != std::string::npos);
 }
+
+TEST_CASE(
+    "directions of their own cost an update of each on every rank, and a number of as many bits as the plan says") {
+    const std::string plan = "data: 4, micro_batch: 1, global_batch: 4, zeroth_order: {";
+    const Scenario shared = job(plan + "}", 4, false);
+    const Scenario own = job(plan + "directions: own, bits: 8}", 4, false);
+    CHECK(metric(shared, "gradient_bytes") == 4);
+    CHECK(metric(own, "gradient_bytes") == 1);
+    // Three updates more of 26 B a weight, by six kernels a matrix.
+    const double added = seconds(own) - seconds(shared);
+    const double bytes = 3 * direction_kernels(own.as<TrainingKind>().plan, true).bytes * weights(own);
+    CHECK(added > bytes / 2039e9);
+    CHECK(added < 1.6 * bytes / 2039e9);
+    CHECK(refused(job(plan + "bits: 8}", 4, false)).find("bits needs directions: own") != std::string::npos);
+}

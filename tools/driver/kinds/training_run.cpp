@@ -15,6 +15,7 @@
 #include "workloads/training/features/compression.hpp"
 #include "workloads/training/features/offload.hpp"
 #include "workloads/training/features/slices.hpp"
+#include "workloads/training/features/zeroth_order.hpp"
 #include "workloads/training/memory/memory.hpp"
 
 #include <fmt/format.h>
@@ -113,6 +114,9 @@ void add_training_metrics(const TrainingKind& s, const TrainingInput& input, con
     if (s.plan.has<SlicePlan>()) {
         out.add("trained_parameters",
                 s.plan.feature<SlicePlan>().trained(s.model) * static_cast<double>(s.model.layers), "parameters");
+    }
+    if (s.plan.has<ZerothOrderPlan>() && s.plan.data > 1) {
+        out.add("gradient_bytes", s.plan.feature<ZerothOrderPlan>().payload(), "B");
     }
     if (s.plan.has<CompressionPlan>()) {
         const CompressedBytes sent = compressed_bytes(s.plan, 1, 1);

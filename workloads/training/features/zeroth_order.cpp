@@ -12,6 +12,13 @@ void ZerothOrderPlan::describe(Fields& fields) {
     fields.integer(
         {"perturbation", "data-parallel ranks that the two passes of a micro-batch are divided over", false, 1, 2},
         perturbation);
+    fields.enumeration({"directions",
+                        "directions of a step: one that all replicas share, or one of each, whose updates every rank "
+                        "applies"},
+                       {"shared", "own"}, directions);
+    fields.integer(
+        {"bits", "bits of the number that a replica tells the others; below 32 with directions: own", false, 1, 32},
+        bits);
 }
 
 void ZerothOrderPlan::check(const ModelSpec&, const PlanSpec& plan, PlanProblems& out) const {
@@ -23,6 +30,8 @@ void ZerothOrderPlan::check(const ModelSpec&, const PlanSpec& plan, PlanProblems
     refuse(plan.gradient_precision != Precision::bf16, "exchanges one number and no gradients: no gradient_precision");
     refuse(plan.overlap_tensor == TensorOverlap::backward, "has no backward pass: overlap.tensor: none, full or tiles");
     refuse(plan.overlap_parameters, "has no weights that ZeRO-1 gathers: no overlap.parameters");
+    refuse(bits < 32 && directions == Directions::shared,
+           "sums the losses of a shared direction in 32 bits: bits needs directions: own");
     const OffloadPlan& offload = plan.feature<OffloadPlan>();
     refuse(offload.optimizer.given || offload.gradients.given || offload.activations.given,
            "has only weights to keep away: offload.parameters");

@@ -64,11 +64,15 @@ class ShardedLowering final : public OffloadLowering {
             store_parameters(index);
         }
         label({});
-        // The difference of the losses, in 32 bits.
+        // The difference of the losses, in 32 bits; or that of each replica, in as many as the plan says.
+        const auto& steps = in_.plan.feature<ZerothOrderPlan>();
+        const bool own = steps.directions == Directions::own;
+        const double bytes = steps.payload() * static_cast<double>(own ? width() : 1);
         TaskLists told(rank_count());
         for (const Group& group : spans(0, 1, width())) {
             const TaskId id = collective(group, kReduceStream, out_.graph.name("exchange losses"),
-                                         CollectiveOp::all_reduce, 4, of_members(group, done, units_ - 1));
+                                         own ? CollectiveOp::all_gather : CollectiveOp::all_reduce, bytes,
+                                         of_members(group, done, units_ - 1));
             for (const std::uint32_t member : group.members) {
                 told[member].push_back(id);
             }

@@ -511,7 +511,8 @@ Price PassCost::zeroth_order(double weights) const {
     const double matrices = model_.gated ? 7 : 6;
     for (const bool update : {false, true}) {
         const DirectionKernels one = direction_kernels(plan_, update);
-        const auto times = static_cast<double>(update ? 1 : plan_.feature<ZerothOrderPlan>().perturbations());
+        const auto& steps = plan_.feature<ZerothOrderPlan>();
+        const auto times = static_cast<double>(update ? steps.gradients(plan_.data) : steps.perturbations());
         const double kernels = times * one.kernels * matrices;
         price.launches += kernels;
         price[Category::optimizer] += stream_slowdown_ * streaming(times * one.bytes * weights, kernels).seconds;
