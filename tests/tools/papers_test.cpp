@@ -28,6 +28,36 @@ struct Range {
     double high = 0;
 };
 
+// Runs, and searches of capacities, that several figures read are made once.
+class Runs {
+  public:
+    [[nodiscard]] static const Summary& summary(const std::string& file, const std::vector<std::string>& set,
+                                                std::int64_t seed) {
+        static std::map<std::string, Summary> known;
+        const std::string key = fmt::format("{} {} {}", file, fmt::join(set, " "), seed);
+        const auto found = known.find(key);
+        if (found != known.end()) {
+            return found->second;
+        }
+        Scenario s = load_scenario(file, set, data());
+        if (seed > 0) {
+            s.seed = static_cast<std::uint64_t>(seed);
+        }
+        return known.emplace(key, run_scenario(s, model_cache(), {}).summary).first->second;
+    }
+    [[nodiscard]] static const Capacity& capacity(const std::string& file, const std::vector<std::string>& set,
+                                                  const CapacityOptions& options) {
+        static std::map<std::string, Capacity> known;
+        const std::string key = fmt::format("{} {} {} {} {}", file, fmt::join(set, " "), options.percentile,
+                                            options.attainment, options.seeds);
+        const auto found = known.find(key);
+        return found != known.end()
+                   ? found->second
+                   : known.emplace(key, find_capacity(load_scenario(file, set, data()), model_cache(), options))
+                         .first->second;
+    }
+};
+
 // What the scenarios of a figure print.
 class Prediction {
   public:
@@ -46,9 +76,10 @@ class Prediction {
             }
             return out;
         }
-        double value = one(figure_.scenario, figure_.set);
+        const double from = figure_.increases() ? one(figure_.from, figure_.from_set) : 0;
+        double value = one(figure_.scenario, figure_.set) - from;
         if (figure_.over_baseline()) {
-            value /= one(figure_.over.empty() ? figure_.scenario : figure_.over, figure_.over_set);
+            value /= one(figure_.over.empty() ? figure_.scenario : figure_.over, figure_.over_set) - from;
         }
         return {value, value};
     }
@@ -74,12 +105,8 @@ class Prediction {
         const std::int64_t seeds = std::max<std::int64_t>(figure_.seeds, 1);
         double sum = 0;
         for (std::int64_t seed = 1; seed <= seeds; ++seed) {
-            Scenario s = load_scenario(folder_ + "/" + file, set, data());
-            if (figure_.seeds > 0) {
-                s.seed = static_cast<std::uint64_t>(seed);
-            }
-            const RunOutput out = run_scenario(s, model_cache(), {});
-            const Metric* found = out.summary.find(figure_.metric);
+            const Metric* found =
+                Runs::summary(folder_ + "/" + file, set, figure_.seeds > 0 ? seed : 0).find(figure_.metric);
             REQUIRE_MESSAGE(found != nullptr, figure_.metric);
             sum += found->value;
         }
@@ -92,7 +119,7 @@ class Prediction {
         options.attainment = figure_.attainment;
         options.seeds = static_cast<int>(figure_.seeds > 0 ? figure_.seeds : 2);
         options.tolerance = 0.05;
-        const Capacity found = find_capacity(load_scenario(folder_ + "/" + file, set, data()), model_cache(), options);
+        const Capacity& found = Runs::capacity(folder_ + "/" + file, set, options);
         return figure_.per_gpu ? found.rate / static_cast<double>(found.gpus) : found.rate;
     }
     [[nodiscard]] double seconds_of_line() const {

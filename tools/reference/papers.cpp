@@ -132,6 +132,8 @@ void check_rules(Keys& keys, const PaperFigure& out, bool has_band) {
     wrong(out.sign && has_band, "a sign has no 'band'");
     wrong(out.sign && !out.over_baseline(), "a sign needs a baseline: 'over' or 'over_set'");
     wrong(out.share && !out.over_baseline(), "a 'share' needs a baseline: 'over' or 'over_set'");
+    wrong(out.increases() && !out.over_baseline(), "an increase 'from' a scenario is held against that of a baseline");
+    wrong(!out.from_set.empty() && !out.increases(), "'from_set' is of the scenario 'from'");
     wrong(out.share && out.published.value_or(1) > 1, "what is published above 1 is a gain, and no 'share'");
     wrong(out.over_baseline() && !out.share && out.published == 1, "a gain of 1 is none: equal times are a 'share'");
     wrong(out.half && (!out.over_baseline() || out.share), "band 'half' is of a gain over a baseline");
@@ -167,6 +169,8 @@ PaperFigure read_figure(const YamlNode& node, const std::string& folder, std::ve
     file("over", out.over);
     out.set = keys.texts("set");
     out.over_set = keys.texts("over_set");
+    file("from", out.from);
+    out.from_set = keys.texts("from_set");
     out.metric = keys.text("metric");
     out.seeds = static_cast<std::int64_t>(keys.number("seeds", 0));
     out.percentile = keys.number("percentile", 0);

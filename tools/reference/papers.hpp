@@ -6,6 +6,7 @@
 //   - Where a scenario is held against a baseline the band is on the gain, ratio - 1: 1.2 within 20 % is 1.16 to 1.24. A `share` of
 //     what would be ideal (scaling efficiency, equal times) is no gain, and its band is on the ratio. Band `half`: the same winner and
 //     at least half of the published gain.
+//   - Where increases are compared (of time or memory, over a third scenario `from`) the ratio is that of the increases.
 //   - What follows from an input of the scenario is an `input` and not counted.
 //   - One figure is the `headline`, neither a sign nor an input, or the folder says why none is (`partial`).
 //   - What the baseline is, its engine and version, and where it is not the publication's, is said in `baseline`.
@@ -38,6 +39,8 @@ struct PaperFigure {
     std::vector<std::string> set;
     std::string over;  ///< the baseline's file; empty: the scenario's own
     std::vector<std::string> over_set;
+    std::string from;  ///< what both are increases over; empty, without from_set: they are none
+    std::vector<std::string> from_set;
     std::string metric;
     std::int64_t seeds = 0;  ///< 0: one, and two of a capacity
     double percentile = 0;   ///< of a capacity; 0: its attainment
@@ -59,6 +62,8 @@ struct PaperFigure {
     double high = 0;
     std::string status;
 
+    /// Increases are compared: what the scenario adds to `from`, over what its baseline adds to it.
+    [[nodiscard]] bool increases() const { return !from.empty(); }
     [[nodiscard]] bool over_baseline() const { return !over.empty() || !over_set.empty(); }
     /// Counts towards the score.
     [[nodiscard]] bool counted() const { return published && !input && !replay; }
