@@ -53,10 +53,12 @@ TEST_CASE("ParaThinker: paths share the reading of weights, and each reads its o
 
 TEST_CASE("ParScale: streams add compute to a prompt and hardly any time to a token") {
     const std::vector<std::string> one = {"requests.count=1"};
-    const double token = metric("parscale/streams.yaml", {}, "tpot_s.mean") - metric("parscale/streams.yaml", one, "tpot_s.mean");
+    const double token =
+        metric("parscale/streams.yaml", {}, "tpot_s.mean") - metric("parscale/streams.yaml", one, "tpot_s.mean");
     CHECK(token > 0);
     // The larger model reads 2.8 billion weights more for each token.
-    const double larger = metric("parscale/larger.yaml", {}, "tpot_s.mean") - metric("parscale/streams.yaml", one, "tpot_s.mean");
+    const double larger =
+        metric("parscale/larger.yaml", {}, "tpot_s.mean") - metric("parscale/streams.yaml", one, "tpot_s.mean");
     CHECK(larger == doctest::Approx(2 * 2.8e9 / 2039e9).epsilon(0.25));
     CHECK(larger > 20 * token);
     // More streams than the ridge of the roofline has tokens are bound by products.
@@ -91,4 +93,18 @@ TEST_CASE("Multiverse: branches read half as long contexts each, so that many re
     CHECK(one < 2);  // the tokens of one sequence take no longer than those of two
     CHECK(one > 1.8);
     CHECK(gain(16) > one);
+}
+
+TEST_CASE("Just Read Twice: linear attention gains with the length of prompts, and never more than attention takes") {
+    const auto gain = [](int tokens) {
+        const std::vector<std::string> set = {fmt::format("requests.prompt.mean={}", tokens), "requests.count=1"};
+        return metric("just-read-twice/softmax.yaml", set, "ttft_s.mean") /
+               metric("just-read-twice/linear.yaml", set, "ttft_s.mean");
+    };
+    CHECK(gain(8192) < gain(32768));
+    CHECK(gain(32768) < gain(65535));
+    // The products of 1.3 billion weights at no more than 989 TFLOP/s are in both.
+    const double softmax = metric("just-read-twice/softmax.yaml", {"requests.count=1"}, "ttft_s.mean");
+    const double weights = 24 * (4.0 * 2048 * 2048 + 3.0 * 2048 * 5632);
+    CHECK(gain(32768) < softmax / (2 * weights * 32768 / 989e12));
 }
