@@ -197,7 +197,9 @@ class PassCost {
     [[nodiscard]] bool sends_choices() const;
     /// Puts the rows of a rank's experts in their order, or back: so many bytes a value read and written.
     void write_sort(Writer& out, double bytes = 4) const;
-    [[nodiscard]] Product router() const;
+    [[nodiscard]] Product router(bool backward) const;
+    [[nodiscard]] bool router_by_transformer_engine() const;
+    [[nodiscard]] Alone router_casts() const;
     [[nodiscard]] PassProgram layer(LayerKind kind, Direction direction, Part part = Part::whole) const;
     /// `paired`: a pass of another micro-batch runs beside it where experts overlap by batches.
     [[nodiscard]] PassProgram layer_of(LayerKind kind, Direction direction, Part part, bool paired) const;

@@ -19,9 +19,30 @@ constexpr double kPermuteKernels = 2;
 
 }  // namespace
 
-PassCost::Product PassCost::router() const {
+// Transformer Engine multiplies operands of 16 bits into 32 forward, and those of 32 bits as TF32 backward.
+// Sources: Megatron-Core, transformer/moe/moe_utils.py, RouterGatingLinearFunction (te_general_gemm; operands are widened backward);
+// Transformer Engine, common/gemm/cublaslt_gemm.cu (CUBLAS_COMPUTE_32F_FAST_TF32 for operands and results of 32 bits).
+PassCost::Product PassCost::router(bool backward) const {
     const auto count = static_cast<double>(model_.experts.count);
-    return {Gemm{tokens_ / t_, count, static_cast<double>(model_.hidden), 1, model_.experts.gate, 0}, false, false};
+    Gemm gemm{tokens_ / t_, count, static_cast<double>(model_.hidden), 1, model_.experts.gate, 0};
+    if (router_by_transformer_engine()) {
+        gemm.precision = backward ? Precision::tf32 : Precision::bf16;
+        gemm.extra_bytes = backward ? 0 : gemm.m * gemm.n * 2;
+    }
+    return {gemm, false, false};
+}
+
+// Of 32 bits, in software whose norms cast to fp8: Transformer Engine's.
+bool PassCost::router_by_transformer_engine() const {
+    return model_.experts.gate == Precision::fp32 && software_.fused_casts;
+}
+
+// Its input is widened for the gradient of its weights, the gradient of its input narrowed.
+Alone PassCost::router_casts() const {
+    constexpr double kCast = 2 + 4;
+    return router_by_transformer_engine()
+               ? stream_slowdown_ * streaming(kCast * tokens_ / t_ * static_cast<double>(model_.hidden))
+               : Alone();
 }
 
 // A product over so much of its rows.
@@ -110,7 +131,7 @@ PassProgram PassCost::expert_feed_forward(Direction direction, Part part, bool p
     } else {
         write_expert_forward(out, paired);
     }
-    add_flops(out, Block{{router()}, {}, {}, {}}, backward, part);
+    add_flops(out, Block{{router(backward)}, {}, {}, {}}, backward, part);
     add_flops(out, expert_products(), backward, part);
     if (model_.experts.shared > 0) {
         add_flops(out, feed_forward(static_cast<double>(model_.experts.shared) / t_), backward, part);
@@ -183,7 +204,7 @@ void PassCost::write_expert_forward(Writer& out, bool paired) const {
     if (!beside) {
         write_shared(out, Direction::forward, Part::whole);
     }
-    out.kernel("router", forward_product(router(), 1));
+    out.kernel("router", forward_product(router(false), 1));
     out.kernel("choice of experts", stream_slowdown_ * streaming(own * count * 12, kRouterKernels), kRouterKernels);
     write_expert_wait(out);
     out.capture(false);
@@ -294,11 +315,11 @@ void PassCost::write_expert_backward(Writer& out, Part part, bool paired) const 
         }
         out.capture(true);
         out.kernel("choice of experts", stream_slowdown_ * streaming(own * count * 12, kRouterKernels), kRouterKernels);
-        out.kernel("data gradient of router", data_gradient(router(), 1));
+        out.kernel("data gradient of router", data_gradient(router(true), 1) + router_casts());
     }
     out.capture(true);
     if (weights) {
-        out.kernel("weight gradient of router", weight_gradient(router()));
+        out.kernel("weight gradient of router", weight_gradient(router(true)) + router_casts());
     }
     if (!beside || part == Part::weights) {
         write_shared(out, Direction::backward, part);
