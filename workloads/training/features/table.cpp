@@ -16,11 +16,12 @@ extern const FeatureRow kHostCheckpoints;
 extern const FeatureRow kDispatcher;
 extern const FeatureRow kLowRankStates;
 extern const FeatureRow kSlices;
+extern const FeatureRow kKernels;
 
 const std::vector<const FeatureRow*>& feature_table() {
     static const std::vector<const FeatureRow*> kTable = {
-        &kOffload,   &kZerothOrder, &kSharding,        &kOuter,      &kCompression,   &kAdapters,
-        &kDocuments, &kSignatures,  &kHostCheckpoints, &kDispatcher, &kLowRankStates, &kSlices};
+        &kOffload,    &kZerothOrder,     &kSharding,   &kOuter,         &kCompression, &kAdapters, &kDocuments,
+        &kSignatures, &kHostCheckpoints, &kDispatcher, &kLowRankStates, &kSlices,      &kKernels};
     return kTable;
 }
 

@@ -1,5 +1,6 @@
 // Attention of a layer: unfused, by one fused kernel, or document by document. Over several ranks: pass_context.cpp.
 
+#include "workloads/training/features/kernels.hpp"
 #include "workloads/training/passes/pass_writer.hpp"
 
 #include <map>
@@ -14,6 +15,7 @@ PassProgram PassCost::attention_core(LayerKind kind, Direction direction) const 
     if (model_.is_linear(kind)) {
         return out.program();
     }
+    write_attention_casts(out, backward);
     if (documents_ != nullptr) {
         write_documents(out, kind, backward);
         return out.program();
@@ -134,7 +136,20 @@ Attention PassCost::flash(LayerKind kind, double heads, double length, bool back
     shape.fused = plan_.attention == AttentionKernel::flash2   ? FusedAttention::flash2
                   : plan_.attention == AttentionKernel::flash1 ? FusedAttention::flash1
                                                                : FusedAttention::newest;
-    return std::get<Attention>(model::attention_core(layer_context(kind), shape));
+    Attention out = std::get<Attention>(model::attention_core(layer_context(kind), shape));
+    if (plan_.feature<KernelPlan>().narrow_attention()) {
+        out.cache = Precision::fp8;
+    }
+    return out;
+}
+
+// What attention in 8 bits reads is cast: queries, keys and values forward, the gradient of its results backward.
+void PassCost::write_attention_casts(Writer& out, bool backward) const {
+    if (plan_.feature<KernelPlan>().narrow_attention()) {
+        constexpr double kCast = 2 + 1;
+        const double width = backward ? model_.value_width() : model_.q_width() + 2 * model_.kv_width();
+        out.kernel("casts of attention", stream_slowdown_ * streaming(kCast * tokens_ * width / t_));
+    }
 }
 
 }  // namespace orrery::training

@@ -193,10 +193,11 @@ PassProgram PassCost::recomputed_modules(LayerKind kind) const {
     if (modules.attention && attends(kind)) {
         out.program().append(attention_core(kind, Direction::forward));
     }
-    if (modules.activation && feeds) {
-        const double moved = kind.experts ? expert_activation_bytes(false) : bytes.activation;
+    if (modules.activation && kind.experts) {
+        write_expert_activation(out, 1, false);
+    } else if (modules.activation && feeds) {
         const double kernels = eager ? 2 : 1;
-        out.kernel("activation function", stream_slowdown_ * streaming(moved, kernels), kernels);
+        out.kernel("activation function", stream_slowdown_ * streaming(bytes.activation, kernels), kernels);
     }
     if (modules.ffn && kind.experts) {
         out.program().append(expert_feed_forward(Direction::forward, Part::whole, true));

@@ -127,10 +127,13 @@ class PassCost {
     /// A product of a layer, and whether the kernels before its passes can cast what they write.
     struct Product {
         Gemm gemm;
-        bool fused_input;     ///< after a norm or an activation function
-        bool fused_gradient;  ///< after the backward pass of an activation function
-        double times = 1;     ///< of the same shape, one after another
-        double held = 2;      ///< B of a weight in memory
+        bool fused_input;              ///< after a norm or an activation function
+        bool fused_gradient;           ///< after the backward pass of an activation function
+        double times = 1;              ///< of the same shape, one after another
+        double held = 2;               ///< B of a weight in memory
+        bool together = false;         ///< all of these in one kernel
+        bool written_narrow = false;   ///< the kernel before its forward pass wrote its input in its precision
+        bool gradient_narrow = false;  ///< likewise the gradient of what it makes
     };
     /// Products before and after what is in the middle of half a layer.
     struct Block {
@@ -183,6 +186,9 @@ class PassCost {
     void write_expert_forward(Writer& out, bool paired) const;
     void write_expert_backward(Writer& out, Part part, bool paired) const;
     void write_expert_wait(Writer& out) const;
+    void write_expert_activation(Writer& out, double share, bool backward) const;
+    void write_expert_biases(Writer& out, double share, bool backward) const;
+    [[nodiscard]] static double launches_of(const Product& product) { return product.together ? 1 : product.times; }
     [[nodiscard]] double start_of_exchange() const;
     void write_shared(Writer& out, Direction direction, Part part) const;
     [[nodiscard]] Block expert_products() const;
@@ -217,6 +223,8 @@ class PassCost {
     void write_triggered(Writer& out, const char* sum, const char* product, const Alone& alone) const;
 
     [[nodiscard]] static Gemm part_of(const Gemm& gemm, int parts);
+    /// All products of these shapes, one after another or in one kernel.
+    [[nodiscard]] Alone times_alone(const Product& product, Gemm gemm) const;
     [[nodiscard]] Gemm product(double m, double n, double k, bool low_precision = true) const;
     [[nodiscard]] Alone casts_before(const Gemm& gemm, double values, bool fused) const;
     [[nodiscard]] Alone widening(const Product& product) const;
@@ -239,6 +247,7 @@ class PassCost {
     [[nodiscard]] Alone exchange(CollectiveOp op, const ConcurrentGroups& groups, double bytes) const;
     void write_documents(Writer& out, LayerKind kind, bool backward) const;
     [[nodiscard]] Attention flash(LayerKind kind, double heads, double length, bool backward) const;
+    void write_attention_casts(Writer& out, bool backward) const;
     [[nodiscard]] double norm_kernels() const;
     [[nodiscard]] LayerTraffic traffic(bool backward) const;
     [[nodiscard]] Alone alone(const Operation& operation) const;

@@ -5,6 +5,7 @@
 // hierarchical), nothing is permuted before, and what its experts on a rank make is weighed and added up there, as it is sorted back.
 
 #include "workloads/training/features/dispatcher.hpp"
+#include "workloads/training/features/kernels.hpp"
 #include "workloads/training/passes/pass_writer.hpp"
 
 #include <algorithm>
@@ -63,6 +64,11 @@ PassCost::Block PassCost::expert_products() const {
                  {{product(rows / used, h, width), fused, false, used}},
                  {},
                  {}};
+    if (plan_.feature<KernelPlan>().fused_experts()) {
+        out.in[0].together = out.out[0].together = true;
+        out.out[0].written_narrow = true;
+        out.in[0].gradient_narrow = true;
+    }
     add_adapters(out, LayerProduct::ffn_in, LayerProduct::ffn_out);
     return out;
 }
@@ -71,6 +77,34 @@ double PassCost::expert_activation_bytes(bool backward) const {
     const Block products = expert_products();
     const Product& in = products.in[0];
     return in.times * in.gemm.m * activation_values(products.out[0].gemm.k, backward) * 2;
+}
+
+// The function between the products of experts, of so much of their rows, and the clamps before it.
+void PassCost::write_expert_activation(Writer& out, double share, bool backward) const {
+    const KernelPlan& kernels = plan_.feature<KernelPlan>();
+    if (kernels.fused_experts()) {
+        return;
+    }
+    if (const double moved = kernels.clamp_bytes(backward); moved > 0) {
+        const Product& last = expert_products().out[0];
+        constexpr double kClamps = 3;
+        out.kernel("clamp of experts",
+                   stream_slowdown_ * streaming(share * moved * last.times * last.gemm.m * last.gemm.k, kClamps),
+                   kClamps);
+    }
+    out.kernel("activation function of experts",
+               stream_slowdown_ * streaming(share * expert_activation_bytes(backward)));
+}
+
+// Each expert's bias after its last product, in kernels of its own.
+void PassCost::write_expert_biases(Writer& out, double share, bool backward) const {
+    if (const double moved = plan_.feature<KernelPlan>().bias_bytes(backward); moved > 0) {
+        const Product& last = expert_products().out[0];
+        const double kernels = (backward ? 6 : 2) * last.times + 2;
+        out.kernel("biases of experts",
+                   stream_slowdown_ * streaming(share * moved * last.times * last.gemm.m * last.gemm.n, kernels),
+                   kernels);
+    }
 }
 
 // Ranks that hold all experts exchange nothing.
@@ -230,10 +264,10 @@ void PassCost::write_expert_forward(Writer& out, bool paired) const {
         }
         out.wait(arrived);
         write_sort(out);
-        out.kernel("products of experts, in", forward_product(in, 1), in.times);
-        out.kernel("activation function of experts",
-                   stream_slowdown_ * streaming(share * expert_activation_bytes(false)));
-        out.kernel("products of experts, out", forward_product(last, 1), last.times);
+        out.kernel("products of experts, in", forward_product(in, 1), launches_of(in));
+        write_expert_activation(out, share, false);
+        out.kernel("products of experts, out", forward_product(last, 1), launches_of(last));
+        write_expert_biases(out, share, false);
         write_sort(out);
         if (!elsewhere) {
             combined = out.collective("combine", PassStream::expert, combine(plan_.experts.combine_precision));
@@ -285,18 +319,18 @@ void PassCost::write_expert_backward(Writer& out, Part part, bool paired) const 
             }
             out.wait(arrived);
             write_sort(out, sends_choices() ? 4 : 6);  // with the results, for the gradients of their weights
-            out.kernel("data gradients of experts, out", data_gradient(last, 1), last.times);
+            write_expert_biases(out, share, true);
+            out.kernel("data gradients of experts, out", data_gradient(last, 1), launches_of(last));
         }
         if (weights) {
-            out.kernel("weight gradients of experts, out", weight_gradient(last), last.times);
+            out.kernel("weight gradients of experts, out", weight_gradient(last), launches_of(last));
         }
         if (input) {
-            out.kernel("activation function of experts",
-                       stream_slowdown_ * streaming(share * expert_activation_bytes(true)));
-            out.kernel("data gradients of experts, in", data_gradient(in, 1), in.times);
+            write_expert_activation(out, share, true);
+            out.kernel("data gradients of experts, in", data_gradient(in, 1), launches_of(in));
         }
         if (weights) {
-            out.kernel("weight gradients of experts, in", weight_gradient(in), in.times);
+            out.kernel("weight gradients of experts, in", weight_gradient(in), launches_of(in));
         }
         if (input) {
             write_sort(out);

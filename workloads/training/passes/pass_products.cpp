@@ -70,28 +70,40 @@ Alone PassCost::rescaling(const Gemm& gemm) const {
     return scaled ? streaming(gemm.m * gemm.n * 4) : Alone();
 }
 
+// In one kernel they are as many tiles as together, and read the operands that each has of its own: of a product over rows, the weights.
+Alone PassCost::times_alone(const Product& product, Gemm gemm) const {
+    if (!product.together || product.times <= 1) {
+        return product.times * alone(gemm);
+    }
+    gemm.extra_bytes =
+        product.times * gemm.extra_bytes + (product.times - 1) * bytes_of(gemm.precision) * gemm.k * gemm.n;
+    gemm.m *= product.times;
+    return alone(gemm);
+}
+
 // In parts: products of some of the rows each, which use less of the device where they are short. Of several alike, one after
 // another, the casts are one kernel.
 Alone PassCost::forward_product(const Product& product, int parts) const {
     const Gemm& gemm = product.gemm;
     const Alone casts =
-        casts_before(gemm, product.times * gemm.m * gemm.k, product.fused_input) +
+        (product.written_narrow ? Alone() : casts_before(gemm, product.times * gemm.m * gemm.k, product.fused_input)) +
         product.times * row_casts(gemm, gemm.m * gemm.k + (product.held >= 2 ? gemm.n * gemm.k : 0), 0) +
         widening(product);
-    return product.times * matrix_slowdown_ * parts * alone(part_of(gemm, parts)) + stream_slowdown_ * casts;
+    return matrix_slowdown_ * parts * times_alone(product, part_of(gemm, parts)) + stream_slowdown_ * casts;
 }
 
 // The gradient of the product's input.
 Alone PassCost::data_gradient(const Product& product, int parts) const {
     const Gemm& gemm = product.gemm;
-    const Alone casts = casts_before(gemm, product.times * gemm.m * gemm.n, product.fused_gradient) +
-                        product.times * row_casts(gemm, gemm.m * gemm.n, product.held >= 2 ? gemm.n * gemm.k : 0) +
-                        widening(product);
+    const Alone casts =
+        (product.gradient_narrow ? Alone()
+                                 : casts_before(gemm, product.times * gemm.m * gemm.n, product.fused_gradient)) +
+        product.times * row_casts(gemm, gemm.m * gemm.n, product.held >= 2 ? gemm.n * gemm.k : 0) + widening(product);
     const Gemm part = part_of(gemm, parts);
     Gemm turned{part.m, part.k, part.n, 1, part.precision, 0};
     turned.scaling = gemm.scaling;
     turned.split_accumulator = gemm.scaling != Scaling::block;  // whose products always promote their sums
-    return product.times * matrix_slowdown_ * parts * alone(turned) +
+    return matrix_slowdown_ * parts * times_alone(product, turned) +
            stream_slowdown_ * (casts + product.times * parts * rescaling(turned));
 }
 
@@ -112,7 +124,7 @@ Alone PassCost::weight_gradient(const Product& product) const {
     } else if (accumulates) {
         streamed += streaming(gemm.n * gemm.k * sum_bytes(wide, software_.keeps_gradients));
     }
-    return product.times * (matrix_slowdown_ * alone(weight) + stream_slowdown_ * streamed);
+    return matrix_slowdown_ * times_alone(product, weight) + product.times * stream_slowdown_ * streamed;
 }
 
 // Operands that are cast before they travel, as Transformer Engine does, and torchao's Float8ColwiseParallel and
