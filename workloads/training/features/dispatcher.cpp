@@ -2,25 +2,35 @@
 
 #include "workloads/training/plan/spec.hpp"
 
+#include <algorithm>
+
 namespace orrery::training {
 
 namespace {
 
 struct Library {
     const char* name;
-    double wait;   ///< s; negative: the host asks for counts, which the software's expert_wait is of
-    double start;  ///< s
+    double wait;     ///< s; negative: the host asks for counts, which the software's expert_wait is of
+    double start;    ///< s
+    double message;  ///< s for each token and node that it goes to; 0: bytes alone decide
+    double rate;     ///< of the network's, that bytes reach
 };
 
 // HybridEP: fitted on the declared half of its eager runs in validation/training/recent, six of thirteen, of Megatron-Bridge and
 // Megatron-LM (0.5 ms steps: 1.5 and 2.5 ms err by 17.4 and 17.5 %, 2 ms by 17.2 %; held back 13.9 %).
 // Proxy: mean of what UCCL-EP takes for 128 tokens over EFA among 16 and 32 ranks, dispatch 301 and 358 us, combine 835 and 689 us
 // (awslabs/awsome-distributed-ai, micro-benchmarks/expert-parallelism, pplx-garden's README).
+// UCCL, NVSHMEM and GIN: kernels of training (normal mode) of 4,096 tokens over EFA among 16 and 32 ranks on B200, in 8 and 16 bits
+// (awslabs/awsome-distributed-ai@bbc61e7, ep-backend-comparison/results/b200-us-east-1-2026-09-01-ep16-ep32-n4.json, four rows each), less
+// what their bytes take at 50 GB/s a GPU:
+//   uccl     1.75, 1.58, 1.63 and 1.76 ms for each of both ways: a start
+//   nvshmem  DeepEP of version 1 over libfabric, 0.36, 0.43, 0.57 and 0.59 us for each token and other node, bytes hidden: messages
+//   gin      DeepEP of version 2, both ways 2.65, 3.37, 6.62 and 8.71 ms for 1.77, 2.34, 4.83 and 6.37 ms of bytes: 0.73 of the rate and a
+//            start of 0.1 ms each
 constexpr Library kLibraries[] = {
-    {"nccl", -1, 0},
-    {"deepep", -1, 0},
-    {"hybridep", 2e-3, 0},
-    {"proxy", -1, 546e-6},
+    {"nccl", -1, 0, 0, 1},        {"deepep", -1, 0, 0, 1},      {"hybridep", 2e-3, 0, 0, 1},
+    {"proxy", -1, 546e-6, 0, 1},  {"uccl", -1, 1.682e-3, 0, 1}, {"nvshmem", -1, 0, 0.488e-6, 1},
+    {"gin", -1, 0.1e-3, 0, 0.73},
 };
 
 const Library& of(DispatchLibrary library) {
@@ -37,7 +47,8 @@ void DispatcherPlan::describe(Fields& fields) {
     fields.enumeration(
         {"library",
          "library that exchanges tokens: nccl and deepep wait for counts on the host, hybridep waits less, "
-         "a proxy (UCCL, NVSHMEM over libfabric) starts late"},
+         "a proxy on the host starts late (low-latency kernels), uccl later; nvshmem (DeepEP 1 over libfabric) sends a "
+         "message for each token and node, gin (DeepEP 2) reaches less of the rate"},
         names, library);
     fields.quantity({"wait", "host's wait in each layer of a forward pass; 0: the library's", false, 0, 10},
                     Dimension::time, own_wait);
@@ -45,8 +56,10 @@ void DispatcherPlan::describe(Fields& fields) {
                     Dimension::time, own_start);
 }
 
-void DispatcherPlan::check(const ModelSpec& model, const PlanSpec&, PlanProblems& out) const {
+void DispatcherPlan::check(const ModelSpec& model, const PlanSpec& plan, PlanProblems& out) const {
     out.refuse(model.experts.count == 0, "dispatcher needs a model with experts");
+    out.refuse(of(library).message > 0 && plan.experts.dispatch != TokenDispatch::hierarchical,
+               "dispatcher.library: nvshmem sends a token once to each node: set dispatch: hierarchical");
 }
 
 double DispatcherPlan::wait(double asked) const {
@@ -58,6 +71,10 @@ double DispatcherPlan::wait(double asked) const {
 
 double DispatcherPlan::start() const {
     return !given ? 0 : own_start > 0 ? own_start : of(library).start;
+}
+
+double DispatcherPlan::seconds(double bytes, double messages) const {
+    return given ? std::max(bytes / of(library).rate, messages * of(library).message) : bytes;
 }
 
 extern const FeatureRow kDispatcher;

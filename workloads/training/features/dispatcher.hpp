@@ -3,7 +3,8 @@
 //
 // Claims: of a library that leaves counts of tokens on the device the host waits less than of one that asks for them (`wait`, in place of
 // the software's expert_wait; none with graphs of layers or a padded capacity, as there). A library whose messages go through a
-// proxy on the host starts each exchange late (`start`, once per dispatch and once per combine, forward and backward).
+// proxy on the host starts each exchange late (`start`, once per dispatch and once per combine, forward and backward). Where the proxy
+// posts a message for each token and node, these bound it beside the bytes; a library may reach a share of the network's rate.
 // Scope: how bytes travel is `dispatch`; the library does not change it.
 // Sources: of each constant in dispatcher.cpp.
 // Validated by tests/workloads/experts_test.cpp (closed forms) and `orrery validate training` (validation/training/recent).
@@ -14,7 +15,7 @@
 
 namespace orrery::training {
 
-enum class DispatchLibrary : std::uint8_t { nccl, deepep, hybridep, proxy };
+enum class DispatchLibrary : std::uint8_t { nccl, deepep, hybridep, proxy, uccl, nvshmem, gin };
 
 struct DispatcherPlan final : FeatureOf<DispatcherPlan> {
     DispatchLibrary library = DispatchLibrary::nccl;
@@ -26,6 +27,8 @@ struct DispatcherPlan final : FeatureOf<DispatcherPlan> {
     [[nodiscard]] double wait(double asked) const;
     /// Seconds before the first byte of an exchange is under way.
     [[nodiscard]] double start() const;
+    /// Seconds of an exchange whose bytes take `bytes` s, in so many messages of a rank to other nodes.
+    [[nodiscard]] double seconds(double bytes, double messages) const;
 };
 
 }  // namespace orrery::training

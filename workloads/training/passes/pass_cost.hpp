@@ -196,6 +196,7 @@ class PassCost {
     // Of one of the pieces that a micro-batch's tokens are cut into.
     [[nodiscard]] Alone dispatch(Precision precision) const;
     [[nodiscard]] Alone combine(Precision precision) const;
+    [[nodiscard]] Alone exchange_of(double seconds, double tokens, Precision precision) const;
     [[nodiscard]] double shadow_bytes() const;  ///< of the weights of shadowed experts, on a rank
     [[nodiscard]] Alone shadow_exchange(bool gradients) const;
     [[nodiscard]] Alone exchange_of_tokens() const;  ///< of a layer's tokens, there and back

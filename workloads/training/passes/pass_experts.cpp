@@ -114,12 +114,18 @@ double PassCost::start_of_exchange() const {
 
 Alone PassCost::dispatch(Precision precision) const {
     const double tokens = tokens_ / t_ / static_cast<double>(plan_.experts.pieces);
-    return {start_of_exchange() + exchange_->dispatch(tokens, precision), exchange_->memory_bytes(tokens, precision)};
+    return exchange_of(exchange_->dispatch(tokens, precision), tokens, precision);
 }
 
 Alone PassCost::combine(Precision precision) const {
     const double tokens = tokens_ / t_ / static_cast<double>(plan_.experts.pieces);
-    return {start_of_exchange() + exchange_->combine(tokens, precision), exchange_->memory_bytes(tokens, precision)};
+    return exchange_of(exchange_->combine(tokens, precision), tokens, precision);
+}
+
+// Of so many tokens, whose bytes take `seconds`.
+Alone PassCost::exchange_of(double seconds, double tokens, Precision precision) const {
+    return {start_of_exchange() + plan_.feature<DispatcherPlan>().seconds(seconds, exchange_->tokens_sent(tokens)),
+            exchange_->memory_bytes(tokens, precision)};
 }
 
 double PassCost::shadow_bytes() const {

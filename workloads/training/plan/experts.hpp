@@ -57,6 +57,10 @@ class ExpertExchange {
         double inside = 0;
     };
     [[nodiscard]] Sent bytes_sent(double tokens, Precision precision) const;
+    /// Tokens that a rank sends to other nodes, once for each node (hierarchical), choice or rank.
+    [[nodiscard]] double tokens_sent(double tokens) const {
+        return bytes_sent(tokens, Precision::bf16).across / token_bytes(Precision::bf16);
+    }
     /// Bytes of its main memory that a rank reads to send them and writes as it receives.
     [[nodiscard]] double memory_bytes(double tokens, Precision precision) const {
         const Sent sent = bytes_sent(tokens, precision);
