@@ -237,7 +237,12 @@ Calibrated::Calibrated(const DeviceSpec& device, const DataDirectory& data, doub
             }
         }
         for (std::size_t f = 0; f < kKernelFormats; ++f) {
-            formats[f].rates = kernel_rates(device, precision_of(static_cast<KernelFormat>(f)));
+            // Training attends in 8 bits where kernels of it were measured, as no prompt does.
+            const bool trains = kind == static_cast<std::size_t>(KernelKind::attention_forward) ||
+                                kind == static_cast<std::size_t>(KernelKind::attention_backward);
+            const bool narrow = trains && formats[f].fit && formats[f].fit->format() == KernelFormat::bf16_kv8;
+            formats[f].rates =
+                kernel_rates(device, narrow ? Precision::fp8 : precision_of(static_cast<KernelFormat>(f)));
         }
     }
 }

@@ -69,6 +69,9 @@ std::optional<KernelPoint> point_of(const Attention& attention) {
                  : attention.decodes() ? KernelKind::decode
                                        : KernelKind::prefill;
     point.format = bytes_of(attention.cache) < 2 ? KernelFormat::bf16_kv8 : KernelFormat::bf16;
+    if (point.format == KernelFormat::bf16_kv8 && (attention.trains || attention.backward)) {
+        point.precision = Precision::fp8;  // queries and scores too
+    }
     point.flops = attention.flops();
     point.bytes = attention.bytes();
     const double group = std::max(1.0, attention.group);
