@@ -86,7 +86,7 @@ void PassCost::write_expert_activation(Writer& out, double share, bool backward)
         return;
     }
     if (const double moved = kernels.clamp_bytes(backward); moved > 0) {
-        const Product& last = expert_products().out[0];
+        const Product last = expert_products().out[0];
         constexpr double kClamps = 3;
         out.kernel("clamp of experts",
                    stream_slowdown_ * streaming(share * moved * last.times * last.gemm.m * last.gemm.k, kClamps),
@@ -99,7 +99,7 @@ void PassCost::write_expert_activation(Writer& out, double share, bool backward)
 // Each expert's bias after its last product, in kernels of its own.
 void PassCost::write_expert_biases(Writer& out, double share, bool backward) const {
     if (const double moved = plan_.feature<KernelPlan>().bias_bytes(backward); moved > 0) {
-        const Product& last = expert_products().out[0];
+        const Product last = expert_products().out[0];
         const double kernels = (backward ? 6 : 2) * last.times + 2;
         out.kernel("biases of experts",
                    stream_slowdown_ * streaming(share * moved * last.times * last.gemm.m * last.gemm.n, kernels),
