@@ -36,11 +36,19 @@ void describe(Fields& fields, RlSpec& spec) {
         inner.integer({"epochs", "times that training goes over a step's samples", false, 1, 100}, spec.epochs);
         inner.enumeration({"rows",
                            "padded: a sample is a sequence of the model's length; packed: sequences are filled with "
-                           "samples"},
-                          {"padded", "packed"}, spec.rows);
+                           "samples; single: a sample is a sequence of its own length"},
+                          {"padded", "packed", "single"}, spec.rows);
+        inner.integer(
+            {"update", "samples between two updates; 0: as many as fill the global_batch of the plan, in sequences",
+             false, 0, 1 << 30},
+            spec.update);
         inner.integer({"draws", "batches that are drawn and generated; steps take them in turn", false, 1, 64},
                       spec.draws);
     });
+    fields.enumeration({"log_probabilities",
+                        "log-probabilities of the answers: those of the engine, or recomputed by a forward pass of the "
+                        "actor before it trains"},
+                       {"engine", "recomputed"}, spec.log_probabilities);
     fields.optional({"rewards", "rules that judge samples in place of a reward model"}, spec.rules, [&](Fields& inner) {
         inner.quantity({"time", "time to judge one sample", true, 0, 1e5}, Dimension::time, spec.rule_time);
         inner.integer({"workers", "workers that judge side by side", false, 1, 1 << 20}, spec.rule_workers);
@@ -54,9 +62,11 @@ void describe(Fields& fields, RlSpec& spec) {
                           spec.partial);
         });
     fields.section({"synchronisation", "transfer of trained weights to the generator"}, [&](Fields& inner) {
-        inner.enumeration(
-            {"through", "path of the weights: from GPU to GPU over the fabric, or through a server of weights"},
-            {"fabric", "server"}, spec.weights);
+        inner.enumeration({"through",
+                           "path of the weights: from GPU to GPU over the fabric, through a server of weights, or "
+                           "gathered by one GPU "
+                           "of training, which broadcasts them"},
+                          {"fabric", "server", "gathered"}, spec.weights);
         inner.quantity({"bandwidth", "bandwidth of the server in each direction; 0 B/s: no server", false, 0, 1e15},
                        Dimension::rate, spec.bandwidth);
     });
@@ -97,6 +107,10 @@ std::vector<std::string> problems_of(const RlSpec& spec) {
     }
     if ((spec.algorithm == RlAlgorithm::grpo || spec.algorithm == RlAlgorithm::rloo) && spec.samples < 2) {
         out.emplace_back("grpo and rloo compare the samples of a prompt: batch.samples is 2 or more");
+    }
+    if (spec.update > spec.sequences()) {
+        out.push_back(fmt::format("an update of {} samples, and a step has {}: batch.update is as many at most",
+                                  spec.update, spec.sequences()));
     }
     if (spec.asynchronous && spec.partial && spec.staleness == 0) {
         out.emplace_back("'partial' samples are of several weights: asynchronous.staleness is 1 or more");

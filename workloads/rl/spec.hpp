@@ -14,7 +14,9 @@ enum class RlAlgorithm { ppo, grpo, rloo, remax };
 /// What a part of a step does. In the order in which a step needs them.
 enum class PartRole { generator, reference, reward, critic, actor };
 /// How samples become the rows that the models of training see.
-enum class RowLayout { padded, packed };
+enum class RowLayout { padded, packed, single };
+/// Where the log-probabilities of the answers come from: the engine that generates them, or a forward pass of the actor.
+enum class LogProbabilities { engine, recomputed };
 /// What the trained weights go over to the generator.
 enum class WeightPath { fabric, server };
 
@@ -24,7 +26,9 @@ struct RlSpec {
     std::int64_t samples = 1;  ///< of each prompt
     std::int64_t epochs = 1;   ///< times that training goes over the samples of a step
     RowLayout rows = RowLayout::packed;
-    std::int64_t draws = 4;         ///< batches that are drawn and generated; steps take them in turn
+    std::int64_t update = 0;  ///< samples between two updates; 0: as many as the plan's global batch of sequences holds
+    std::int64_t draws = 4;   ///< batches that are drawn and generated; steps take them in turn
+    LogProbabilities log_probabilities = LogProbabilities::engine;
     bool rules = false;             ///< rewards come from rules, not from a model: `rewards` was given
     double rule_time = 0;           ///< s for one sample
     std::int64_t rule_workers = 1;  ///< that judge samples side by side

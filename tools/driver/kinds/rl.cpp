@@ -10,6 +10,7 @@
 
 #include "sim/base/text.hpp"
 #include "workloads/rl/reshard.hpp"
+#include "workloads/rl/rows.hpp"
 #include "workloads/rl/steps.hpp"
 #include "workloads/training/features/documents.hpp"
 #include "workloads/training/features/offload.hpp"
@@ -37,7 +38,9 @@ bool judges_only(PartRole role) {
 struct Batch {
     std::vector<double> tokens;  ///< of prompts and answers
     std::vector<double> answers;
-    std::int64_t longest = 0;  ///< of all draws
+    std::vector<std::vector<std::int64_t>> lengths;  ///< of samples that were seen, prompt and answer,
+    std::vector<double> times;                       ///< each this often
+    std::int64_t longest = 0;                        ///< of all draws
 };
 
 class RlRun final : public ScenarioRun {
@@ -112,6 +115,9 @@ class RlRun final : public ScenarioRun {
         }
         for (std::size_t i = 0; i < jobs_.size(); ++i) {
             for (Metric metric : outputs_[i].summary.metrics) {
+                if (jobs_[i].role == PartRole::generator && metric.name == "offered_rps") {
+                    continue;  // nothing arrives at a rate
+                }
                 metric.name = jobs_[i].name + "." + metric.name;
                 summary.metrics.push_back(metric);
             }
@@ -178,6 +184,11 @@ class RlRun final : public ScenarioRun {
                 train(i);
                 return;
             case PartRole::actor:
+                if (spec_.log_probabilities == LogProbabilities::recomputed) {
+                    // It stays for the updates that follow, which bring it from host memory.
+                    add("log-probabilities of actor", StepPhase::preparation, forward(i, spec_.sequences(), false),
+                        jobs_[i].placed);
+                }
                 train(i);
                 return;
         }
@@ -200,7 +211,9 @@ class RlRun final : public ScenarioRun {
             RunOutput out = run_part(one, placements_[i]);
             double tokens = 0;
             double answers = 0;
+            batch_.lengths.emplace_back();
             for (const RequestRow& row : out.requests) {
+                batch_.lengths.back().push_back(std::int64_t{row.prompt} + row.output);
                 tokens += static_cast<double>(row.prompt) + row.output;
                 answers += row.output;
                 batch_.longest = std::max(batch_.longest, std::int64_t{row.prompt} + row.output);
@@ -208,6 +221,7 @@ class RlRun final : public ScenarioRun {
             const double of_batch = static_cast<double>(spec_.generated()) /
                                     static_cast<double>(std::max<std::size_t>(1, out.requests.size()));
             ORRERY_ASSERT(answers <= tokens);
+            batch_.times.push_back(of_batch);
             batch_.tokens.push_back(tokens * of_batch);
             batch_.answers.push_back(answers * of_batch);
             seconds.push_back(spec_.partial
@@ -223,47 +237,98 @@ class RlRun final : public ScenarioRun {
         add(jobs_[i].name, StepPhase::generation, seconds, jobs_[i].placed);
     }
 
-    // Sequences of a part's model that hold so many of the answers of a draw.
-    [[nodiscard]] double rows(std::size_t i, std::size_t draw, std::int64_t answers) const {
-        ORRERY_ASSERT(draw < batch_.tokens.size());  // the generator comes first
-        const std::int64_t sequence = jobs_[i].scenario.as<TrainingKind>().model.sequence;
+    // A part's sequences: of each draw how many, and what they hold in the mean of all.
+    struct Filled {
+        std::vector<double> counts;
+        double mean = 0;
+        Rows rows;
+        Scenario scenario;  ///< of the part, with such sequences
+    };
+
+    // Of so many of the answers that were generated.
+    [[nodiscard]] Filled filled(std::size_t i, std::int64_t answers) const {
+        const double share = static_cast<double>(answers) / static_cast<double>(spec_.generated());
+        Filled out;
+        out.scenario = jobs_[i].scenario;
+        auto& training = out.scenario.as<TrainingKind>();
+        const std::int64_t sequence = training.model.sequence;
         if (batch_.longest > sequence) {
             throw InfeasibleError(
                 fmt::format("a sample has {} tokens and the model's sequences have {}: a longer "
                             "model.sequence, or a smaller 'most' or 'longest' of requests",
                             batch_.longest, sequence));
         }
-        const double share = static_cast<double>(answers) / static_cast<double>(spec_.generated());
-        return spec_.rows == RowLayout::padded ? static_cast<double>(answers)
-                                               : std::ceil(batch_.tokens[draw] * share / static_cast<double>(sequence));
+        ORRERY_ASSERT(!batch_.lengths.empty());  // the generator comes first
+        const auto rows = [&](const std::vector<std::int64_t>& lengths) {
+            return rows_of(lengths, spec_.rows, sequence, training.plan.pipeline > 1);
+        };
+        std::vector<std::int64_t> all;
+        for (const std::vector<std::int64_t>& draw : batch_.lengths) {
+            all.insert(all.end(), draw.begin(), draw.end());
+        }
+        out.rows = rows(all);
+        for (std::size_t draw = 0; draw < batch_.lengths.size(); ++draw) {
+            const Rows own = rows(batch_.lengths[draw]);
+            const double tokens = own.count * static_cast<double>(own.tokens) * batch_.times[draw] * share;
+            out.counts.push_back(tokens / static_cast<double>(out.rows.tokens));
+            out.mean += out.counts.back() / static_cast<double>(batch_.lengths.size());
+        }
+        training.model.sequence = out.rows.tokens;
+        if (out.rows.tokens > out.rows.sample && out.rows.sample > 0) {
+            const PlanSpec whole = training.plan;
+            DocumentsPlan documents;
+            documents.given = true;
+            documents.lengths = {{out.rows.sample, 1}};
+            training.plan.feature<DocumentsPlan>() = documents;
+            PlanProblems problems;
+            documents.check(training.model, training.plan, problems);
+            // Where samples in one sequence cannot be kept apart, it is priced as one sample of that length.
+            if (!problems.refused.empty() || !combination_problems(training.model, training.plan).empty()) {
+                training.plan = whole;
+            }
+        }
+        if (spec_.update > 0) {
+            const double each = out.mean * static_cast<double>(spec_.update) / static_cast<double>(spec_.sequences());
+            const std::int64_t unit = training.plan.data * training.plan.micro_batch;
+            training.plan.global_batch =
+                unit *
+                std::max(std::int64_t{1}, static_cast<std::int64_t>(std::ceil(each / static_cast<double>(unit))));
+        }
+        return out;
     }
 
-    [[nodiscard]] std::vector<double> forward(std::size_t i, std::int64_t answers) {
-        const Scenario& part = jobs_[i].scenario;
-        const TrainingInput input = training_input(part, context_.models, context_.fabric, placements_[i]);
-        const auto batch = static_cast<double>(part.as<TrainingKind>().plan.global_batch);
-        const double each = forward_seconds(input, batch);
+    // `comes`: from host memory, where it rests there.
+    [[nodiscard]] std::vector<double> forward(std::size_t i, std::int64_t answers, bool comes = true) {
+        const Filled of = filled(i, answers);
+        const TrainingInput input = training_input(of.scenario, context_.models, context_.fabric, placements_[i]);
+        const auto batch = static_cast<double>(of.scenario.as<TrainingKind>().plan.global_batch);
         std::vector<double> seconds;
         double mean = 0;
-        for (std::size_t draw = 0; draw < batch_.tokens.size(); ++draw) {
-            const double own = std::ceil(rows(i, draw, answers) / batch) * each;
-            mean += own / static_cast<double>(batch_.tokens.size());
-            seconds.push_back(own + moves(i));
+        for (const double count : of.counts) {
+            const double own = spec_.update > 0 ? forward_seconds(input, count)
+                                                : std::ceil(count / batch) * forward_seconds(input, batch);
+            mean += own / static_cast<double>(of.counts.size());
+            seconds.push_back(own + (comes ? moves(i) : 0));
         }
         outputs_[i].summary.add("forward_s", mean, "s");
         return seconds;
     }
 
     void train(std::size_t i) {
-        const Scenario& part = jobs_[i].scenario;
-        RunOutput out = run_part(part, placements_[i]);
+        const Filled of = filled(i, spec_.sequences());
+        RunOutput out = run_part(of.scenario, placements_[i]);
+        const auto batch = static_cast<double>(of.scenario.as<TrainingKind>().plan.global_batch);
+        const auto epochs = static_cast<double>(spec_.epochs);
         std::vector<double> seconds;
         double updates = 0;
-        for (std::size_t draw = 0; draw < batch_.tokens.size(); ++draw) {
-            const double own = std::ceil(rows(i, draw, spec_.sequences()) * static_cast<double>(spec_.epochs) /
-                                         static_cast<double>(part.as<TrainingKind>().plan.global_batch));
-            updates += own / static_cast<double>(batch_.tokens.size());
-            seconds.push_back(own * out.seconds + moves(i));
+        for (const double count : of.counts) {
+            // An update has so many samples, however many sequences they fill; or so many sequences.
+            const double own =
+                spec_.update > 0
+                    ? std::ceil(static_cast<double>(spec_.sequences()) * epochs / static_cast<double>(spec_.update))
+                    : std::ceil(count * epochs / batch);
+            updates += own / static_cast<double>(of.counts.size());
+            seconds.push_back(own * out.seconds * (spec_.update > 0 ? count / of.mean : 1) + moves(i));
         }
         if (jobs_[i].role == PartRole::actor) {
             updates_ = updates;
@@ -492,7 +557,7 @@ void place_parts(const YamlNode& list, std::vector<RlPart>& jobs, std::uint32_t 
 }
 
 // What the batch and the steps say already, or what they cannot honour.
-void check_part(const RlPart& job, const Mark& mark, std::vector<Diagnostic>& errors) {
+void check_part(const RlSpec& rl, const RlPart& job, const Mark& mark, std::vector<Diagnostic>& errors) {
     const Scenario& part = job.scenario;
     const auto refuse = [&](bool wrong, const std::string& text) {
         if (wrong) {
@@ -534,7 +599,7 @@ void check_part(const RlPart& job, const Mark& mark, std::vector<Diagnostic>& er
     refuse(training.model.encoder.given(), "has rows of text: no 'encoder' of the model");
     refuse(plan.has<ZerothOrderPlan>() || plan.islands() > 1,
            "makes an update after each global batch: no 'zeroth_order', no 'outer' steps");
-    if (job.role != PartRole::actor) {
+    if (job.role != PartRole::actor || rl.log_probabilities == LogProbabilities::recomputed) {
         refuse(plan.zero == 3 || plan.has<ShardingPlan>() || plan.has<OffloadPlan>() ||
                    plan.vocabulary != VocabularyParallel::none,
                "has forward passes with its weights where they are used: no zero: 3, 'sharding', 'offload' of the "
@@ -630,7 +695,7 @@ void RlKind::check(const YamlNode& root, const DataDirectory& data, Scenario& wh
         roles.push_back(job.role);
         job.name = part_role_names()[static_cast<std::size_t>(job.role)];
         if (read_job_source(item, data, whole, job, errors)) {
-            check_part(job, item.mark, errors);
+            check_part(rl, job, item.mark, errors);
             if (const auto* training = job.scenario.find<TrainingKind>();
                 training != nullptr && judges_only(job.role)) {
                 job.scenario.without_effect = without_effect_forward(training->plan);

@@ -11,7 +11,7 @@ double forward_seconds(const TrainingInput& input, double sequences) {
     const auto stages = static_cast<std::size_t>(plan.pipeline);
     const std::vector<std::uint32_t> parts = layers_of_parts(input.model, plan);
     const PassCost cost(input.model, plan, input.software, input.device, input.gpu, input.fabric, input.collectives,
-                        input.paths, input.priced());
+                        input.paths, input.priced(), input.documents ? &input.documents->loads.at(0) : nullptr);
     std::vector<double> seconds(stages, 0);
     double travel = 0;
     std::int64_t first = 0;

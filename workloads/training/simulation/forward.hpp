@@ -3,7 +3,7 @@
 //
 // Claims: each micro-batch passes the stages as in training, by the same prices; micro-batches follow each other through them, so that a
 // step takes one way through all stages and, for each further micro-batch, its slowest stage. Limits: weights are where they are used
-// (no ZeRO-3, no offload), a stage's chunks are passed in a row, nothing is sent back.
+// (no ZeRO-3, no offload), a stage's chunks are passed in a row, nothing is sent back; documents are alike in all micro-batches.
 // Validated by tests/workloads/rl_test.cpp.
 
 #include "workloads/training/lowering/lower.hpp"

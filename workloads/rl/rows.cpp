@@ -1,0 +1,63 @@
+#include "workloads/rl/rows.hpp"
+
+#include "sim/base/error.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <set>
+
+namespace orrery::rl {
+
+namespace {
+
+// Sequences that the samples fill. `lengths`: the longest first.
+std::size_t packed(const std::vector<std::int64_t>& lengths, std::int64_t sequence) {
+    std::multiset<std::int64_t> room;  // of sequences that have some
+    std::size_t count = 0;
+    for (const std::int64_t length : lengths) {
+        const auto found = room.lower_bound(length);
+        std::int64_t left = sequence;
+        if (found == room.end()) {
+            ++count;
+        } else {
+            left = *found;
+            room.erase(found);
+        }
+        ORRERY_ASSERT(length <= left);
+        if (left > length) {
+            room.insert(left - length);
+        }
+    }
+    return count;
+}
+
+}  // namespace
+
+Rows rows_of(std::vector<std::int64_t> lengths, RowLayout layout, std::int64_t sequence, bool pipelined) {
+    ORRERY_ASSERT(!lengths.empty());
+    const auto samples = static_cast<double>(lengths.size());
+    if (layout == RowLayout::padded) {
+        return {samples, sequence, 0};
+    }
+    std::sort(lengths.begin(), lengths.end(), std::greater<>());
+    double tokens = 0;
+    double squares = 0;
+    for (const std::int64_t length : lengths) {
+        tokens += static_cast<double>(length);
+        squares += static_cast<double>(length) * static_cast<double>(length);
+    }
+    const double sequences = layout == RowLayout::single ? samples : static_cast<double>(packed(lengths, sequence));
+    const double computed =
+        layout == RowLayout::packed && pipelined ? sequences * static_cast<double>(sequence) : tokens;
+    const double each = std::round(squares / tokens);
+    const double inside = std::max(1.0, std::round(computed / sequences / each));
+    Rows out;
+    out.sample = static_cast<std::int64_t>(each);
+    out.tokens = static_cast<std::int64_t>(inside * each);
+    out.count = computed / (inside * each);
+    ORRERY_ASSERT(out.count > 0 && out.sample <= sequence);
+    return out;
+}
+
+}  // namespace orrery::rl
