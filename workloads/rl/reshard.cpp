@@ -76,12 +76,13 @@ std::vector<WeightMove> reshard(const Fabric& fabric, const WeightHolders& from,
     Resharding out(fabric, from);
     for (std::int64_t replica = 0; replica < to.replicas; ++replica) {
         for (std::int64_t stage = 0; stage < to.pipeline; ++stage) {
-            for (std::int64_t shard = 0; shard < to.tensor; ++shard) {
+            for (std::int64_t shard = 0; shard < to.shards(); ++shard) {
                 double held = 0;
                 for (std::int64_t s = 0; s < from.pipeline; ++s) {
-                    for (std::int64_t t = 0; t < from.tensor; ++t) {
-                        const double share =
-                            common(stage, to.pipeline, s, from.pipeline) * common(shard, to.tensor, t, from.tensor);
+                    for (std::int64_t t = 0; t < from.shards(); ++t) {
+                        const double share = common(stage, to.pipeline, s, from.pipeline) *
+                                             common(shard / to.tensor, to.expert, t / from.tensor, from.expert) *
+                                             common(shard % to.tensor, to.tensor, t % from.tensor, from.tensor);
                         ORRERY_ASSERT(share >= 0 && share <= 1);
                         held += share;
                         if (share > 0) {
@@ -90,7 +91,7 @@ std::vector<WeightMove> reshard(const Fabric& fabric, const WeightHolders& from,
                     }
                 }
                 // The shards of training make up that of the generator, without gap or overlap.
-                ORRERY_ASSERT(std::abs(held * static_cast<double>(to.pipeline * to.tensor) - 1) < 1e-9);
+                ORRERY_ASSERT(std::abs(held * static_cast<double>(to.pipeline * to.shards()) - 1) < 1e-9);
             }
         }
     }

@@ -118,7 +118,7 @@ std::vector<std::string> problems_of(const RlSpec& spec) {
     if (spec.weights == WeightPath::server && spec.bandwidth <= 0) {
         out.emplace_back("synchronisation through a server needs its 'bandwidth'");
     }
-    if (spec.weights == WeightPath::fabric && spec.bandwidth > 0) {
+    if (spec.weights != WeightPath::server && spec.bandwidth > 0) {
         out.emplace_back("'synchronisation.bandwidth' is of a server: the fabric has links of its own");
     }
     return out;

@@ -18,7 +18,7 @@ enum class RowLayout { padded, packed, single };
 /// Where the log-probabilities of the answers come from: the engine that generates them, or a forward pass of the actor.
 enum class LogProbabilities { engine, recomputed };
 /// What the trained weights go over to the generator.
-enum class WeightPath { fabric, server };
+enum class WeightPath { fabric, server, gathered };
 
 struct RlSpec {
     RlAlgorithm algorithm = RlAlgorithm::ppo;

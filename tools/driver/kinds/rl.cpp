@@ -409,8 +409,32 @@ class RlRun final : public ScenarioRun {
         return rate > 0 ? ways * held(one).resting * gpus / rate : 0;
     }
 
-    // The pools of the generator that hold weights of their own, replica after replica.
-    [[nodiscard]] std::vector<WeightHolders> receivers() const {
+    /// Weights that lie on ranks in one way: all but routed experts, or these.
+    struct Weights {
+        double bytes;  ///< of the whole model
+        WeightHolders from;
+        std::vector<WeightHolders> to;  ///< pools of the generator that hold weights of their own
+    };
+
+    // Ranks of the actor: stage after stage, tensor ranks beside each other, then expert ranks.
+    [[nodiscard]] WeightHolders senders(const TrainingInput& actor, bool experts) const {
+        const PlanSpec& plan = actor.plan;
+        WeightHolders out{plan.tensor, plan.pipeline, plan.data * plan.context,
+                          {},          false,         plan.zero == 3 || plan.has<ShardingPlan>()};
+        if (experts) {
+            out.tensor = plan.expert_tensor();
+            out.expert = plan.experts.expert;
+            out.replicas = plan.expert_data();
+        }
+        for (std::int64_t rank = 0; rank < plan.ranks(); ++rank) {
+            out.gpus.push_back(actor.placement.gpu(static_cast<std::uint32_t>(rank)));
+        }
+        ORRERY_ASSERT(out.gpus.size() == static_cast<std::size_t>(out.shards() * out.pipeline * out.replicas));
+        return out;
+    }
+
+    // Replica after replica.
+    [[nodiscard]] std::vector<WeightHolders> receivers(bool experts) const {
         const std::size_t i = index_of(PartRole::generator);
         const EngineSpec& engine = jobs_[i].scenario.as<ServingKind>().engine;
         std::vector<const PhaseSpec*> phases = {&engine.mixed};
@@ -422,7 +446,15 @@ class RlRun final : public ScenarioRun {
         std::uint32_t next = 0;
         for (const PhaseSpec* phase : phases) {
             next = pool_begin(*phase, next, per_node);
-            WeightHolders pool{phase->tensor, phase->pipeline, phase->replicas, {}, true, false};
+            // Experts are on `expert` groups of ranks, each cut over those of a group.
+            const std::int64_t groups = experts ? phase->expert : 1;
+            WeightHolders pool{experts ? phase->stage_ranks() / phase->expert : phase->stage_ranks(),
+                               phase->pipeline,
+                               phase->replicas,
+                               {},
+                               true,
+                               false,
+                               groups};
             for (std::int64_t rank = 0; rank < phase->replicas * phase->ranks(); ++rank) {
                 pool.gpus.push_back(placements_[i].gpu(next++));
             }
@@ -434,42 +466,83 @@ class RlRun final : public ScenarioRun {
 
     double synchronisation() {
         const auto& generator = job(PartRole::generator).scenario.as<ServingKind>();
-        const double weights = generator.model.parameters() * bytes_of(generator.engine.weights);
+        const ModelSpec& model = generator.model;
+        const double routed = static_cast<double>(model.expert_layers()) * model.routed_parameters();
+        const double experts = routed * bytes_of(generator.engine.experts.value_or(generator.engine.weights));
+        const double others = (model.parameters() - routed) * bytes_of(generator.engine.weights);
         if (spec_.weights == WeightPath::server) {
-            for (const WeightHolders& pool : receivers()) {
-                moved_ += weights * static_cast<double>(pool.replicas);
+            for (const WeightHolders& pool : receivers(false)) {
+                moved_ += (experts + others) * static_cast<double>(pool.replicas);
             }
-            moved_ += weights;  // to the server
+            moved_ += experts + others;  // to the server
             return moved_ / spec_.bandwidth;
         }
         const std::size_t i = index_of(PartRole::actor);
         const TrainingInput actor = training_input(jobs_[i].scenario, context_.models, context_.fabric, placements_[i]);
-        const PlanSpec& plan = actor.plan;
-        WeightHolders from{plan.tensor, plan.pipeline, plan.data * plan.context,
-                           {},          false,         plan.zero == 3 || plan.has<ShardingPlan>()};
-        for (std::int64_t rank = 0; rank < plan.ranks(); ++rank) {
-            from.gpus.push_back(actor.placement.gpu(static_cast<std::uint32_t>(rank)));
+        std::vector<Weights> weights = {{others, senders(actor, false), receivers(false)}};
+        if (experts > 0) {
+            weights.push_back({experts, senders(actor, true), receivers(true)});
         }
-        ORRERY_ASSERT(from.gpus.size() == static_cast<std::size_t>(from.tensor * from.pipeline * from.replicas));
-        Simulation simulation(context_.fabric, run_settings(jobs_[i].scenario));
+        return spec_.weights == WeightPath::gathered ? gathered(actor, weights)
+                                                     : transfer_time(actor, moves_of(weights));
+    }
+
+    [[nodiscard]] std::vector<WeightMove> moves_of(const std::vector<Weights>& weights) const {
+        std::vector<WeightMove> out;
+        for (const Weights& one : weights) {
+            for (const WeightHolders& pool : one.to) {
+                const std::vector<WeightMove> moves = reshard(context_.fabric, one.from, pool, one.bytes);
+                out.insert(out.end(), moves.begin(), moves.end());
+            }
+        }
+        return out;
+    }
+
+    // One GPU of training gathers all, piece by piece, and then each piece passes from GPU to GPU of the generator: as long as its slowest
+    // hop takes for all of them. The gathering of a piece and its way on do not overlap.
+    double gathered(const TrainingInput& actor, std::vector<Weights> weights) {
+        const GpuId hub = weights[0].from.at(0, 0, 0);
+        double bytes = 0;
+        std::vector<GpuId> chain = {hub};
+        for (const WeightHolders& pool : weights[0].to) {
+            chain.insert(chain.end(), pool.gpus.begin(), pool.gpus.end());
+        }
+        for (Weights& one : weights) {
+            bytes += one.bytes;
+            one.to = {WeightHolders{1, 1, 1, {hub}, true, false, 1}};
+        }
+        const double gathering = transfer_time(actor, moves_of(weights));
+        double hop = 0;
+        for (std::size_t i = 1; i < chain.size(); ++i) {
+            if (chain[i] != chain[i - 1]) {
+                moved_ += bytes;
+                hop = std::max(
+                    hop, seconds_alone(context_.fabric, make_send(context_.fabric, actor.collectives, chain[i - 1],
+                                                                  chain[i], Bytes(bytes), actor.paths, i))
+                             .value());
+            }
+        }
+        return gathering + hop;
+    }
+
+    // All at once.
+    double transfer_time(const TrainingInput& actor, const std::vector<WeightMove>& moves) {
+        Simulation simulation(context_.fabric, run_settings(job(PartRole::actor).scenario));
         TaskGraph graph;
         const std::uint16_t name = graph.name("weights");
-        for (const WeightHolders& pool : receivers()) {
-            for (const WeightMove& move : reshard(context_.fabric, from, pool, weights)) {
-                ORRERY_ASSERT(move.from != move.to && move.bytes > 0);
-                moved_ += move.bytes;
-                const std::uint64_t hash = (std::uint64_t{move.from.value()} << 32U) | move.to.value();
-                GroupTransfer sent = make_send(context_.fabric, actor.collectives, move.from, move.to,
-                                               Bytes(move.bytes), actor.paths, hash);
-                Task task;
-                task.name = name;
-                task.rank = move.from.value();
-                task.duration =
-                    SimTime::from_seconds(sent.latency_before(simulation.resources().routes_flows()).value());
-                const std::uint32_t set =
-                    graph.add_demands(std::move(sent.demands), ResourceModel::kUnbounded, std::move(sent.flows));
-                (void)graph.add_activity(task, set, move.bytes);
-            }
+        for (const WeightMove& move : moves) {
+            ORRERY_ASSERT(move.from != move.to && move.bytes > 0);
+            moved_ += move.bytes;
+            const std::uint64_t hash = (std::uint64_t{move.from.value()} << 32U) | move.to.value();
+            GroupTransfer sent =
+                make_send(context_.fabric, actor.collectives, move.from, move.to, Bytes(move.bytes), actor.paths, hash);
+            Task task;
+            task.name = name;
+            task.rank = move.from.value();
+            task.duration = SimTime::from_seconds(sent.latency_before(simulation.resources().routes_flows()).value());
+            const std::uint32_t set =
+                graph.add_demands(std::move(sent.demands), ResourceModel::kUnbounded, std::move(sent.flows));
+            (void)graph.add_activity(task, set, move.bytes);
         }
         graph.freeze();
         if (graph.size() == 0) {
@@ -618,19 +691,19 @@ void check_weights(const RlSpec& rl, const std::vector<RlPart>& jobs, const Mark
     if (generator == nullptr || actor == nullptr) {
         return;  // said already
     }
-    const EngineSpec& engine = generator->scenario.as<ServingKind>().engine;
     const double own = generator->scenario.as<ServingKind>().model.parameters();
     if (const double trained = actor->scenario.as<TrainingKind>().model.parameters(); own != trained) {
         errors.push_back(mark.error(
             fmt::format("generator and actor have the same weights, not {:.4g} and {:.4g} of them", own, trained)));
     }
-    const auto spreads = [](const PhaseSpec& phase) { return phase.groups > 1 || phase.expert > 1; };
-    if (rl.weights == WeightPath::fabric &&
-        (spreads(engine.mixed) || (engine.split && (spreads(engine.prefill) || spreads(engine.decode))) ||
-         actor->scenario.as<TrainingKind>().plan.experts.expert > 1)) {
+    const EngineSpec& engine = generator->scenario.as<ServingKind>().engine;
+    const auto attends_apart = [](const PhaseSpec& phase) { return phase.groups > 1; };
+    if (rl.weights != WeightPath::server &&
+        (attends_apart(engine.mixed) ||
+         (engine.split && (attends_apart(engine.prefill) || attends_apart(engine.decode))))) {
         errors.push_back(mark.error(
-            "which rank has which experts is not known where weights go over the fabric: synchronisation through a "
-            "server, or no expert parallelism and no 'groups'"));
+            "groups of the generator hold copies of attention, whose transfer over the fabric is not simulated: "
+            "synchronisation through a server, or no 'groups'"));
     }
     const auto shares = [&](const RlPart& job) {
         return std::any_of(job.placed.begin(), job.placed.end(), [&](std::uint32_t node) {
