@@ -13,9 +13,10 @@
 namespace orrery::validation {
 
 const std::vector<std::string>& suite_names() {
-    static const std::vector<std::string> kNames = {"compute",       "training",        "collectives",   "devices",
-                                                    "serving",       "serving-reports", "disaggregated", "fleets",
-                                                    "engine-memory", "training-memory", "faults",        "energy"};
+    static const std::vector<std::string> kNames = {
+        "compute",         "training",      "collectives", "devices",       "serving",
+        "serving-reports", "disaggregated", "fleets",      "engine-memory", "training-memory",
+        "faults",          "energy",        "rl"};
     return kNames;
 }
 

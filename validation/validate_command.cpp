@@ -5,6 +5,7 @@
 #include "tools/program/outputs.hpp"
 #include "tools/terminal/terminal.hpp"
 #include "validation/gate.hpp"
+#include "validation/rl/validate_rl.hpp"
 #include "validation/validate.hpp"
 
 #include <fmt/format.h>
@@ -112,6 +113,9 @@ int command_validate(const CommandLine& line, const DataDirectory& data) {
     }
     if (suite == "all" || suite == "faults") {
         compared.push_back(validate_faults(data, terminal, line.text("data")));
+    }
+    if (suite == "all" || suite == "rl") {
+        compared.push_back(validate_rl(data, terminal, line.has("points")));
     }
     if (suite == "energy" && line.has("fit")) {
         fit_power(data, terminal);
