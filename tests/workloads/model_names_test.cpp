@@ -214,3 +214,31 @@ TEST_CASE("a table of names in a folder of the user's own goes first") {
                          ConfigError);
     std::filesystem::remove_all(folder);
 }
+
+TEST_CASE("checkpoints say how long a sequence they take and how they store keys and values") {
+    struct Case {
+        const char* name;
+        std::int64_t context;
+        const char* cache;
+    };
+    const Case cases[] = {{"deepseek-ai/DeepSeek-R1-0528", 163840, ""},
+                          {"deepseek-v3", 163840, ""},
+                          {"nvidia/DeepSeek-V3.1-NVFP4", 163840, "fp8"},
+                          {"nvidia/DeepSeek-R1-FP4", 163840, ""},
+                          {"moonshotai/Kimi-K2-Instruct", 131072, ""},
+                          {"moonshotai/Kimi-K2-Thinking", 262144, ""},
+                          {"Qwen/Qwen2.5-7B", 0, ""},
+                          {"Qwen/Qwen2.5-7B-Instruct-AWQ", 32768, ""},
+                          {"Qwen/Qwen3-235B-A22B-FP8", 40960, ""},
+                          {"Qwen/Qwen3-235B-A22B-Instruct-2507-FP8", 262144, ""},
+                          {"nvidia/Qwen3-235B-A22B-NVFP4", 40960, "fp8"},
+                          {"nvidia/Llama-3.3-70B-Instruct-FP8", 0, "fp8"},
+                          {"RedHatAI/Llama-3.3-70B-Instruct-FP8", 0, ""}};
+    for (const Case& one : cases) {
+        CAPTURE(one.name);
+        const std::optional<NamedCheckpoint> found = find_checkpoint(one.name, data());
+        REQUIRE(found.has_value());
+        CHECK(found->context == one.context);
+        CHECK(found->cache == one.cache);
+    }
+}

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <string>
+
 namespace orrery::driver {
 
 namespace {
@@ -63,6 +65,24 @@ void add_other_weights(YamlNode& scenario, double billions, const Mark& mark) {
     }
 }
 
+// The checkpoint's longest sequence, where the preset is known by another.
+void set_context(YamlNode& scenario, std::int64_t context, const Mark& mark) {
+    YamlNode* model = entry_of(scenario, "model");
+    if (context == 0 || model == nullptr) {
+        return;
+    }
+    if (model->kind == YamlNode::Kind::scalar) {
+        const std::string preset = model->scalar;
+        *model = YamlNode();
+        model->kind = YamlNode::Kind::map;
+        model->mark = mark;
+        add(*model, "preset", preset, mark);
+    }
+    if (model->find("sequence") == nullptr) {
+        add(*model, "sequence", std::to_string(context), mark);
+    }
+}
+
 void name_model(YamlNode& scenario, const DataDirectory& data, std::vector<Diagnostic>& errors,
                 std::vector<std::string>& notes) {
     YamlNode* name = name_in(scenario);
@@ -91,6 +111,9 @@ void name_model(YamlNode& scenario, const DataDirectory& data, std::vector<Diagn
     }
     if (kind->scalar == "serving" && (!checkpoint->weights.empty() || !checkpoint->experts.empty())) {
         set_precision(scenario, *checkpoint, mark);
+    }
+    if (kind->scalar == "serving") {
+        set_context(scenario, checkpoint->context, mark);
     }
 }
 

@@ -40,7 +40,9 @@ std::string preset_named(const PresetKind& kind, const std::string& name, const 
 NamedCheckpoint model_asked_for(const StarterFacts& facts, const DataDirectory& data) {
     const std::string name = facts.model.empty() ? "llama-3-8b" : facts.model;
     const std::optional<NamedCheckpoint> found = find_checkpoint(name, data);
-    return found ? *found : NamedCheckpoint{preset_named(kModelPresets, name, data), "", "", "", ""};
+    NamedCheckpoint near;
+    near.preset = found ? "" : preset_named(kModelPresets, name, data);
+    return found ? *found : near;
 }
 
 // The node that a device is sold in: one that is named after a whole system first.

@@ -25,6 +25,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
 
 namespace orrery::program {
@@ -77,8 +78,10 @@ Rows models(const DataDirectory& data) {
         }
         complete(model);
         const double total = model.parameters();
+        const std::optional<NamedCheckpoint> named = find_checkpoint(preset, data);
+        const std::int64_t context = named && named->context > 0 ? named->context : model.sequence;
         rows.push_back(
-            {preset, billions(total), billions(active_parameters(model)), std::to_string(model.sequence),
+            {preset, billions(total), billions(active_parameters(model)), std::to_string(context),
              fmt::format("{:.1f} GiB", 2 * total / (1024.0 * 1024 * 1024)),
              model.hybrid() ? "" : fmt::format("{:.1f} KiB", cache_bytes_per_token(model, Precision::bf16) / 1024),
              sources[preset]});

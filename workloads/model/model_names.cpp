@@ -17,6 +17,7 @@ namespace {
 
 constexpr const char* kNames = "workloads/data/model_names.csv";
 constexpr const char* kSources = "workloads/data/model_sources.csv";
+constexpr const char* kCheckpoints = "workloads/data/model_checkpoints.csv";
 
 struct Line {
     std::vector<std::string> cells;
@@ -99,7 +100,7 @@ std::vector<NameRow> read_names(const DataDirectory& data) {
             if (row.text.empty()) {
                 throw ConfigError({row.mark.error("names nothing")});
             }
-            row.of = {line.cells[1], line.cells[2], line.cells[3], line.cells[4], line.cells[5]};
+            row.of = {line.cells[1], line.cells[2], line.cells[3], line.cells[4], line.cells[5], "", 0};
             for (const std::string& precision : {row.of.weights, row.of.experts}) {
                 const std::vector<std::string>& known = precision_names();
                 if (!precision.empty() && std::find(known.begin(), known.end(), precision) == known.end()) {
@@ -152,6 +153,69 @@ const NameRow* rule_for(const std::vector<NameRow>& rows, const std::string& own
     }
     return best;
 }
+
+/// What checkpoints of a name say of themselves.
+struct CheckpointRow {
+    std::string name;  ///< in lower case; without its star
+    bool suffix = false;
+    std::int64_t context = 0;
+    std::string cache;
+};
+
+std::vector<CheckpointRow> read_checkpoints(const DataDirectory& data) {
+    std::vector<CheckpointRow> out;
+    for (const Line& line : read_table(data.path(kCheckpoints), 3)) {
+        CheckpointRow row{lower(line.cells[0]), false, 0, line.cells[2]};
+        row.suffix = row.name.find('*') != std::string::npos;
+        double context = 0;
+        if (!line.cells[1].empty() && (!parse_number(line.cells[1], context) || context < 1 || context > 1e9)) {
+            throw ConfigError({line.mark.error(fmt::format("'{}' is no number of tokens", line.cells[1]))});
+        }
+        row.context = static_cast<std::int64_t>(context);
+        out.push_back(std::move(row));
+    }
+    return out;
+}
+
+// Whether a row is of a checkpoint: of its owner and name, or of the name alone where either says no owner.
+bool row_is_of(const CheckpointRow& row, const std::string& owner, const std::string& name) {
+    const std::size_t slash = row.name.rfind('/');
+    const std::string own = slash == std::string::npos ? "" : row.name.substr(0, slash);
+    const std::string text = slash == std::string::npos ? row.name : row.name.substr(slash + 1);
+    if (row.suffix) {
+        return own == owner && name.size() > text.size() && name.ends_with(text.substr(1));
+    }
+    return text == name && (own.empty() || owner.empty() || own == owner);
+}
+
+// What one checkpoint says, found by the names that formats and other endings leave of it one after another.
+class Sayings {
+  public:
+    Sayings(std::vector<CheckpointRow> rows, std::string owner) : rows_(std::move(rows)), owner_(std::move(owner)) {}
+
+    void look(const std::string& name) {
+        const CheckpointRow* found = nullptr;
+        for (const CheckpointRow& row : rows_) {
+            found = row_is_of(row, owner_, name) && (found == nullptr || found->suffix) ? &row : found;
+        }
+        if (found != nullptr) {
+            context_ = context_ > 0 ? context_ : found->context;
+            cache_ = said_ ? cache_ : found->cache;
+            said_ = true;
+        }
+    }
+    void tell(NamedCheckpoint& out) const {
+        out.context = context_;
+        out.cache = cache_;
+    }
+
+  private:
+    std::vector<CheckpointRow> rows_;
+    std::string owner_;
+    std::int64_t context_ = 0;
+    std::string cache_;
+    bool said_ = false;  ///< the row of the longest name says the precision of its cache, or that it has none
+};
 
 bool narrow(const std::string& precision) {
     return precision == "fp8" || precision == "fp4" || precision == "int8" || precision == "int4";
@@ -206,7 +270,12 @@ static std::optional<NamedCheckpoint> checkpoint_of(const std::string& name, con
         return std::binary_search(presets.begin(), presets.end(), preset);
     };
     if (known(name)) {
-        return NamedCheckpoint{name, "", "", "", ""};
+        NamedCheckpoint out;
+        out.preset = name;
+        Sayings plain(read_checkpoints(data), "");
+        plain.look(name);
+        plain.tell(out);
+        return out;
     }
     const std::size_t slash = name.rfind('/');
     const std::string owner = slash == std::string::npos ? "" : lower(name.substr(0, slash));
@@ -215,10 +284,12 @@ static std::optional<NamedCheckpoint> checkpoint_of(const std::string& name, con
         std::replace(rest.begin(), rest.end(), '_', '-');
     }
     const std::vector<NameRow> rows = read_names(data);
+    Sayings sayings(read_checkpoints(data), owner);
     const NameRow* format = nullptr;  // the rule that says the precision: the last suffix
     std::string left_out;
     for (;;) {
         NamedCheckpoint out;
+        sayings.look(rest);
         if (const NameRow* row = row_of(rows, owner, rest, loose)) {
             if (!known(row->of.preset)) {
                 throw ConfigError({row->mark.error(fmt::format("'{}' is no preset of a model", row->of.preset))});
@@ -247,6 +318,8 @@ static std::optional<NamedCheckpoint> checkpoint_of(const std::string& name, con
                 out.scaling.clear();  // the factors of other formats are not told apart
             }
             out.left_out = out.left_out.empty() ? left_out : out.left_out;
+            sayings.look(out.preset);
+            sayings.tell(out);
             return out;
         }
         const NameRow* rule = rule_for(rows, owner, rest);

@@ -5,10 +5,12 @@
 // workloads/data/model_names.csv and, before it, from the same file in a data folder of the user's own: rows of names, and rules for what
 // checkpoints of one model add to its name (-Instruct, -FP8, -AWQ, -0528). Scope: rules tell formats apart by their usual suffix; which
 // modules a checkpoint leaves in 16 bits is known for those with a row of their own.
-// What the description of a preset leaves out stands in workloads/data/model_sources.csv, beside its source and published parameters.
+// What the description of a preset leaves out stands in workloads/data/model_sources.csv, beside its source and published parameters; how long a
+// sequence and which precision of keys and values a checkpoint names stands in workloads/data/model_checkpoints.csv.
 
 #include "sim/config/data_directory.hpp"
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,10 +22,12 @@ struct ModelSpec;
 /// A checkpoint of a model. Empty precisions: the name says nothing of them.
 struct NamedCheckpoint {
     std::string preset;
-    std::string weights;   ///< of dense products; a name of precision_names()
-    std::string experts;   ///< of routed experts, where they differ
-    std::string scaling;   ///< of the experts: tensor or block
-    std::string left_out;  ///< what it has beside what the preset describes, such as a vision encoder
+    std::string weights;       ///< of dense products; a name of precision_names()
+    std::string experts;       ///< of routed experts, where they differ
+    std::string scaling;       ///< of the experts: tensor or block
+    std::string left_out;      ///< what it has beside what the preset describes, such as a vision encoder
+    std::string cache;         ///< precision of keys and values; empty: that of the model
+    std::int64_t context = 0;  ///< tokens of its longest sequence; 0: the preset's
 
     /// Parameters of what it has beside, in billions: the number in brackets of `left_out`; 0: not known.
     [[nodiscard]] double beside() const;
