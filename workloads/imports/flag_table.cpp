@@ -53,6 +53,18 @@ FlagRow row_of(const std::string& line, const Mark& mark) {
     return row;
 }
 
+// A flag with an effect whose name is nearly this one; empty for short names, which are near to many.
+std::string near_name(const std::string& name, const FlagTable& table) {
+    constexpr std::size_t kShort = 6;
+    std::vector<std::string> names;
+    for (const FlagRow& row : table.rows()) {
+        if (row.effect == FlagEffect::key && name.size() > kShort) {
+            names.insert(names.end(), row.names.begin(), row.names.end());
+        }
+    }
+    return nearest_name(name, names);
+}
+
 // "true" and "false" in the spellings of Python, YAML and shells; none for anything else.
 std::optional<bool> truth_of(std::string text) {
     std::transform(text.begin(), text.end(), text.begin(),
@@ -119,6 +131,10 @@ GivenFlags::GivenFlags(const FlagTable& table, const CommandCall& command, std::
         if (before[i].text == "-e" || before[i].text == "--env") {
             environment.push_back(before[i + 1]);
         }
+        if (before[i].text.rfind("--env=", 0) == 0) {
+            environment.push_back(before[i]);
+            environment.back().text.erase(0, std::string_view("--env=").size());
+        }
     }
     for (const CommandWord& word : environment) {
         GivenFlag flag;
@@ -173,6 +189,9 @@ std::size_t GivenFlags::add(const FlagTable& table, const std::vector<CommandWor
         throw ConfigError({diagnostic_at(
             file_, text_, flag.at,
             fmt::format("'{}' begins several flags: --{}", printable(flag.written, 60), fmt::join(choices, ", --")))});
+    }
+    if (flag.row == nullptr) {
+        flag.near = near_name(name, table);
     }
     const FlagValue takes = flag.row == nullptr ? FlagValue::words : flag.row->value;
     std::size_t next = i + 1;
@@ -387,12 +406,14 @@ std::vector<std::pair<std::string, std::string>> GivenFlags::plain_keys() {
     std::vector<std::string> keys;
     for (const GivenFlag& flag : flags_) {
         const bool plain_key = flag.row != nullptr && flag.row->effect == FlagEffect::key &&
-                               flag.row->key.rfind("engine.", 0) == 0 && !used_.contains(flag.row->key);
+                               flag.row->key.rfind("engine.", 0) == 0 &&
+                               (!used_.contains(flag.row->key) || plain_.contains(flag.row->key));
         if (plain_key && std::find(keys.begin(), keys.end(), flag.row->key) == keys.end()) {
             keys.push_back(flag.row->key);
         }
     }
     for (const std::string& key : keys) {
+        plain_.insert(key);
         if (const auto value = whole(key)) {
             out.emplace_back(key, std::to_string(*value));
         }
@@ -400,7 +421,11 @@ std::vector<std::pair<std::string, std::string>> GivenFlags::plain_keys() {
     return out;
 }
 
-void GivenFlags::report(Imported& out) const {
+void GivenFlags::add_before(const GivenFlags& other) {
+    flags_.insert(flags_.begin(), other.flags_.begin(), other.flags_.end());
+}
+
+void GivenFlags::report(Imported& out, bool variables) const {
     constexpr std::size_t kShown = 40;
     std::size_t understood = 0;
     for (const GivenFlag& flag : flags_) {
@@ -411,8 +436,10 @@ void GivenFlags::report(Imported& out) const {
         if (flag.row == nullptr) {
             const auto of_engine = [&](const char* prefix) { return flag.written.rfind(prefix, 0) == 0; };
             constexpr std::array<const char*, 6> kEngines = {"VLLM_", "SGLANG_", "SGL_", "TRTLLM_", "TLLM_", "NCCL_"};
-            if (!flag.variable || std::any_of(kEngines.begin(), kEngines.end(), of_engine)) {
-                out.notes.left_out(fmt::format("{}, which is not understood", shown));
+            if (!flag.variable || (variables && std::any_of(kEngines.begin(), kEngines.end(), of_engine))) {
+                out.notes.left_out(
+                    fmt::format("{}, which is not understood{}", shown,
+                                flag.near.empty() ? "" : fmt::format("; did you mean --{}?", flag.near)));
             }
             continue;
         }

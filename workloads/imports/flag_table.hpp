@@ -49,8 +49,9 @@ struct GivenFlag {
     std::string part;     ///< of a JSON value, behind the first dot
     std::string unset;    ///< a variable of its value that has none
     std::size_t at = 0;
-    bool variable = false;         ///< of the environment
-    bool negated = false;          ///< as --no-flag
+    bool variable = false;  ///< of the environment
+    bool negated = false;   ///< as --no-flag
+    std::string near;       ///< of one that is not understood: a name with an effect that is one or two letters away
     const FlagRow* row = nullptr;  ///< null: not understood
 };
 
@@ -92,8 +93,10 @@ class GivenFlags {
     void check_values() const;
     /// Flags whose keys are those of an engine (engine.*) and that nobody asked for: key and value.
     [[nodiscard]] std::vector<std::pair<std::string, std::string>> plain_keys();
-    /// Says of every flag once what it did.
-    void report(Imported& out) const;
+    /// Adds flags of another command before those of this one.
+    void add_before(const GivenFlags& other);
+    /// Says of every flag once what it did. `variables`: also of variables of the environment that no table has.
+    void report(Imported& out, bool variables = true) const;
 
   private:
     [[nodiscard]] const GivenFlag* last(const std::string& key) const;
@@ -106,6 +109,7 @@ class GivenFlags {
     std::vector<GivenFlag> flags_;
     std::vector<CommandWord> words_;
     std::set<std::string> used_;
+    std::set<std::string> plain_;  ///< keys that were asked for as plain ones alone
 };
 
 }  // namespace orrery::imports

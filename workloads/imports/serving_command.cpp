@@ -111,7 +111,13 @@ class Importing {
 
     // The same engine with one request as long as its context.
     [[nodiscard]] std::string with_whole_context(const std::string& scenario) const {
-        return scenario.substr(0, scenario.find("\nrequests:") + 1) +
+        std::string engine = scenario.substr(0, scenario.find("\nrequests:") + 1);
+        if (engine.find("\n  max_context:") ==
+            std::string::npos) {  // with it the cache of one rank must hold a sequence
+            const std::string section = "\nengine:\n";
+            engine.insert(engine.find(section) + section.size(), fmt::format("  max_context: {}\n", context_));
+        }
+        return engine +
                fmt::format(
                    "requests: {{count: 1, prompt: {{kind: fixed, mean: {}}}, output: {{kind: fixed, mean: 1}}}}\n",
                    context_ - 1);
@@ -208,7 +214,8 @@ class Importing {
         std::vector<Diagnostic> errors;
         read_fields(*preset, data_, errors, [&](Fields& fields) { orrery::describe(fields, spec); });
         out.experts = spec.experts.count > 0;
-        out.sequence = spec.sequence;
+        out.layer = layer_parameters(spec);
+        out.sequence = checkpoint->context > 0 ? checkpoint->context : spec.sequence;
         return out;
     }
 
@@ -241,6 +248,7 @@ class Importing {
         for (const auto& [key, value] : config.engine) {
             (key == "weights"   ? out.checkpoint.weights
              : key == "experts" ? out.checkpoint.experts
+             : key == "cache"   ? out.checkpoint.cache
                                 : out.checkpoint.scaling) = value;
         }
     }
@@ -288,7 +296,7 @@ class Importing {
         for (ServingProgram* server : servers) {
             flags.push_back(&server->flags);
         }
-        set_engine(flags, models.back(), choices, input_.option("software"), keys, out.notes);
+        set_engine(flags, models.back(), choices, input_.option("software"), data_, keys, out.notes);
         std::int64_t longest = 0;
         if (servers.back()->flags.given("engine.max_context")) {
             longest = servers.back()->flags.whole("engine.max_context").value_or(0);
@@ -352,7 +360,7 @@ class Importing {
             server->flags.report(out);
         }
         if (client != nullptr && client != servers.back()) {
-            client->flags.report(out);
+            client->flags.report(out, false);
         }
         commands_.note_rest(out.notes);
     }

@@ -25,6 +25,7 @@ struct ServedModel {
     NamedCheckpoint checkpoint;
     bool experts = false;
     std::int64_t sequence = 0;  ///< tokens that it was made for
+    double layer = 0;           ///< parameters of a layer that a token uses, in the mean; 0: not known
 };
 
 /// How the ranks of one phase are arranged.
@@ -52,9 +53,11 @@ struct ServingChoices {
     std::int64_t graph_sequences = 0;  ///< 0: the preset's
     bool prefix_cache = false;
     std::int64_t draft_tokens = 0;
-    bool own_drafts = false;  ///< by a layer like the model's own: multi-token prediction, EAGLE
-    double memory = 0;        ///< share of a device's memory
-    bool of_free = false;     ///< of what weights leave
+    bool own_drafts = false;    ///< by a layer like the model's own: multi-token prediction, EAGLE
+    std::string draft_model;    ///< by a smaller model
+    double memory = 0;          ///< share of a device's memory
+    bool of_free = false;       ///< of what weights leave
+    bool stored_cache = false;  ///< "auto" is the precision of keys and values that the checkpoint names
 };
 
 /// What an engine's choices are made from.
@@ -94,8 +97,11 @@ struct ServingEngine {
 
 /// Sets the keys of `engine`. `servers`: one, or those for prefill and for decode; `chosen_software`: a preset that the user names.
 void set_engine(const std::vector<GivenFlags*>& servers, const ServedModel& model,
-                const std::vector<ServingChoices>& choices, const std::string& chosen_software, ScenarioKeys& keys,
-                ImportNotes& notes);
+                const std::vector<ServingChoices>& choices, const std::string& chosen_software,
+                const DataDirectory& data, ScenarioKeys& keys, ImportNotes& notes);
+
+/// Parameters of a layer that a token uses, in the mean.
+[[nodiscard]] double layer_parameters(const ModelSpec& model);
 
 /// The preset of `workloads/data/engines` that starts with `family` and is of the last version up to this one; the first where all are
 /// later, and `otherwise` without a version.

@@ -114,7 +114,11 @@ std::string node_in_text(const std::string& text) {
             start = end + 1;
         }
     }
-    return found;
+    // Two boards have the name; one of them says its memory.
+    const std::string small = in_small_letters(text);
+    const bool more = small.find("141 g") != std::string::npos || small.find("141g") != std::string::npos ||
+                      small.find("h20-3e") != std::string::npos;
+    return found == "hgx-h20" && more ? "hgx-h20-141g" : found;
 }
 
 std::vector<std::string> usual_nodes(const std::vector<std::string>& words, const std::string& model) {

@@ -42,6 +42,43 @@ bool is_image_command(const CommandCall& command) {
     });
 }
 
+// The place behind an image of a family that a container is started from, whose arguments are flags of its program; 0 where there is none:
+// "podman run -p 8000:8000 registry/vllm-cuda:3 --model M", "kubectl run NAME --image=registry/vllm:1 -- --model M".
+std::size_t behind_image(const CommandCall& command, const std::string& family) {
+    const auto& words = command.words;
+    const auto starts = [&](const char* name) {
+        return std::any_of(words.begin(), words.end(), [&](const CommandWord& word) { return word.text == name; });
+    };
+    if (!starts("run") || words.size() < 3) {
+        return 0;
+    }
+    const bool pod = starts("kubectl") || starts("oc");
+    if (!pod && !is_image_command(command)) {
+        return 0;
+    }
+    bool image = false;
+    for (std::size_t i = 1; i < words.size(); ++i) {
+        const std::string& word = words[i].text;
+        const bool named = word.find(family) != std::string::npos;
+        if (pod) {
+            image = image || (named && (word.rfind("--image=", 0) == 0 || words[i - 1].text == "--image"));
+            if (image && word == "--") {
+                return i + 1;
+            }
+            continue;
+        }
+        const std::string& before = words[i - 1].text;
+        const bool value = before.rfind("--", 0) == 0 || (before.size() == 2 && before[0] == '-');  // of an option
+        const bool tagged = word.find('/') != std::string::npos || word.find(':') != std::string::npos;
+        const bool flags = i + 1 < words.size() && words[i + 1].text[0] == '-';
+        if (named && tagged && flags && word[0] != '-' && word[0] != '/' && word[0] != '~' && word[0] != '$' &&
+            !(value && (word.find(":/") != std::string::npos || word.find('=') != std::string::npos))) {
+            return i + 1;
+        }
+    }
+    return 0;
+}
+
 // The place behind the last of these programs in a command; 0 where there is none.
 std::size_t behind(const CommandCall& command, const std::vector<const char*>& programs) {
     std::size_t out = 0;
@@ -125,6 +162,11 @@ void ServingText::find() {
         const bool offline = first > 0;
         const std::size_t worker = behind(command, {engine_.worker});
         first = offline ? first : worker > 0 ? worker : behind(command, engine_.servers);
+        first = first > 0 ? first : behind_image(command, family());
+        if (const std::size_t data = offline_data(command); data > 0) {
+            made_data_.emplace_back(offline_table_, command, data, input_.path(), text_);
+            continue;
+        }
         if (first > 0 && first < command.words.size() && command.words[first].text == "disaggregated") {
             phases = &command;
             phases_at = first;
@@ -137,7 +179,7 @@ void ServingText::find() {
         if (first > 0 || (bare && script_.commands.size() == 1)) {
             const FlagTable& table = offline ? offline_table_ : worker > 0 ? worker_table_ : server_table_;
             servers_.push_back({GivenFlags(table, command, first, input_.path(), text_), &table, &command, offline,
-                                worker > 0, offline ? &load_clients()[0] : nullptr});
+                                worker > 0, offline ? offline_client(command) : nullptr});
             continue;
         }
         constexpr std::array<std::string_view, 9> kUnread = {
@@ -161,9 +203,28 @@ void ServingText::find() {
     if (servers_.empty()) {
         refuse_foreign();
     }
+    for (ServingProgram& server : servers_) {
+        if (server.offline && !made_data_.empty() && !server.flags.given("input.any")) {
+            server.flags.add_before(made_data_.back());
+        }
+    }
     if (phases != nullptr) {
         read_phases(*phases, phases_at);
     }
+}
+
+std::string ServingText::family() const {
+    return std::string(engine_.table).substr(0, std::string(engine_.table).find('-'));
+}
+
+// The lengths of bench_offline_throughput are drawn as those of SGLang's client.
+const LoadClient* ServingText::offline_client(const CommandCall& command) const {
+    return behind(command, {"sglang.bench_offline_throughput"}) > 0 ? &load_clients()[1] : &load_clients()[0];
+}
+
+// The place behind TensorRT-LLM's program that writes the requests which its benchmark takes from a file; 0 where there is none.
+std::size_t ServingText::offline_data(const CommandCall& command) const {
+    return family() == "trtllm" ? behind(command, {"prepare_dataset.py", "prepare-dataset"}) : 0;
 }
 
 void ServingText::find_written() {
@@ -347,7 +408,6 @@ ServingProgram* ServingText::chosen_client(ServingProgram& server) {
 }
 
 std::string ServingText::version_of(const ServingProgram& server) const {
-    const std::string family = std::string(engine_.table).substr(0, std::string(engine_.table).find('-'));
     std::string out;
     const auto look = [&](const std::vector<CommandWord>& words, bool image) {
         for (const CommandWord& word : words) {
@@ -355,7 +415,7 @@ std::string ServingText::version_of(const ServingProgram& server) const {
             std::size_t at = word.text.find("==");
             std::string package = lower_case(word.text.substr(0, std::min(at, word.text.find('['))));
             package = package == "tensorrt_llm" || package == "tensorrt-llm" ? "trtllm" : package;
-            at = at == std::string::npos || package != family ? std::string::npos : at + 2;
+            at = at == std::string::npos || package != family() ? std::string::npos : at + 2;
             if (image && at == std::string::npos && word.text.find('/') != std::string::npos) {
                 const std::size_t colon = word.text.rfind(':');
                 at = colon == std::string::npos ? colon : colon + 1 + (word.text.substr(colon + 1, 1) == "v" ? 1 : 0);
@@ -363,16 +423,19 @@ std::string ServingText::version_of(const ServingProgram& server) const {
             if (at != std::string::npos && at < word.text.size() &&
                 std::isdigit(static_cast<unsigned char>(word.text[at])) != 0) {
                 const std::size_t end = word.text.find_first_not_of("0123456789.", at);
-                out = word.text.substr(at, end == std::string::npos ? end : end - at);
+                const std::string found = word.text.substr(at, end == std::string::npos ? end : end - at);
+                // Numbers of other images, as those of distributions and of months, are not the engine's.
+                const bool own = family() == "trtllm" ? found.size() > 1 && found[1] == '.' : found.rfind("0.", 0) == 0;
+                out = own ? found : out;
             }
         }
     };
     for (const CommandCall& command : script_.commands) {
         for (const std::vector<CommandWord>* words : {&command.outer, &command.words}) {
             const std::string program = words->empty() ? "" : words->front().text;
-            look(*words,
-                 &command == server.command && (program == "docker" || program == "podman" || program == "sudo" ||
-                                                program == "nerdctl" || program.find(':') != std::string::npos));
+            look(*words, &command == server.command &&
+                             (program == "docker" || program == "podman" || program == "sudo" || program == "nerdctl" ||
+                              program == "kubectl" || program == "oc" || program.find(':') != std::string::npos));
         }
     }
     return out;

@@ -46,6 +46,10 @@ class ServingText {
     /// A server that is written as a file of its flags or in Python, not as a command.
     void find_written();
     [[noreturn]] void refuse_foreign() const;
+    /// The word that names of the engine's images and packages have: vllm.
+    [[nodiscard]] std::string family() const;
+    [[nodiscard]] const LoadClient* offline_client(const CommandCall& command) const;
+    [[nodiscard]] std::size_t offline_data(const CommandCall& command) const;
     /// The text of a file that the script writes or that lies beside it.
     [[nodiscard]] std::optional<std::string> file_text(const std::string& name) const;
     /// Gives servers their phases: `trtllm-serve disaggregated -c FILE` names context_servers and generation_servers by their ports.
@@ -59,6 +63,7 @@ class ServingText {
     FlagTable server_table_, offline_table_, worker_table_;
     std::vector<FlagTable> client_tables_;
     std::vector<ServingProgram> servers_, clients_;
+    std::vector<GivenFlags> made_data_;  ///< of programs that write the requests of an offline one
     std::vector<std::string> skipped_;
 };
 

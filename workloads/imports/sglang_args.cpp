@@ -98,6 +98,7 @@ ServingChoices choose_sglang(ServingLine& line) {
     out.draft_tokens = !speculates ? 0 : steps > 0 ? steps : std::max<std::int64_t>(1, tokens - 1);
     // NEXTN is EAGLE with the model's own layer for multi-token prediction; heads of EAGLE have a layer too.
     out.own_drafts = out.draft_tokens > 0 && (drafts.rfind("EAGLE", 0) == 0 || drafts == "NEXTN");
+    out.draft_model = flags.text("draft_model");
     // server_args.py: what activations, graphs and communicators take stays free, in MiB.
     const auto per_token = static_cast<double>(std::max<std::int64_t>(2048, given > 0 ? given : piece));
     const auto largest = static_cast<double>(graphs);
@@ -118,6 +119,7 @@ ServingChoices choose_sglang(ServingLine& line) {
         line.notes.assumed(fmt::format("{:.2f} of the memory for weights and cache, SGLang's default on {}", out.memory,
                                        line.node.device));
     }
+    out.stored_cache = !line.version.empty() && !version_before(line.version, {0, 5, 5});  // model_runner.py
     const std::string phase = flags.text("phase");
     out.phase = phase == "prefill" || phase == "decode" ? phase : "";
     return out;

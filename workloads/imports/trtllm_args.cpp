@@ -57,8 +57,13 @@ ServingChoices choose_trtllm(ServingLine& line) {
     }
     const std::string drafts = flags.part("speculation", "decoding_type");
     out.own_drafts = out.draft_tokens > 0 && (drafts == "MTP" || drafts.rfind("Eagle", 0) == 0);
+    for (const char* name : {"speculative_model", "speculative_model_dir"}) {
+        const std::string drafting = flags.part("speculation", name);
+        out.draft_model = drafting.empty() ? out.draft_model : drafting;
+    }
     out.memory = memory_share(line, 0.9);
     out.of_free = true;
+    out.stored_cache = true;  // llm_args.py: kv_cache_quant_algo of hf_quant_config.json
     return out;
 }
 

@@ -74,6 +74,25 @@ void set_graphs(GivenFlags& flags, ServingChoices& out) {
     }
 }
 
+// vLLM refuses a context longer than that of the model's config.json, unless a flag or a variable stretches it (config/model.py).
+void note_long_context(ServingLine& line, std::int64_t longest) {
+    const auto stretches = [](const GivenFlag& flag) {
+        return flag.written.find("rope") != std::string::npos || flag.written.find("overrides") != std::string::npos ||
+               flag.written == "VLLM_ALLOW_LONG_MAX_MODEL_LEN";
+    };
+    const auto& flags = line.flags.flags();
+    if (line.model.sequence > 0 && longest > line.model.sequence &&
+        std::none_of(flags.begin(), flags.end(), stretches)) {
+        const std::string what = fmt::format(
+            "a context of {} tokens where the model's configuration has {}: vLLM starts so with --hf-overrides of its "
+            "positions or VLLM_ALLOW_LONG_MAX_MODEL_LEN=1",
+            longest, line.model.sequence);
+        if (!line.notes.assumed().contains(what)) {
+            line.notes.assumed(what);
+        }
+    }
+}
+
 ServingChoices choose_vllm(ServingLine& line) {
     GivenFlags& flags = line.flags;
     ServingChoices out;
@@ -100,8 +119,12 @@ ServingChoices choose_vllm(ServingLine& line) {
     out.prefix_cache = !flags.off("prefix") && (flags.on("prefix") || !old);
     out.draft_tokens = draft_tokens(flags);
     const std::string method = flags.part("speculation", "method");
+    const std::string drafts = flags.text("draft_model");
+    out.draft_model = drafts.empty() ? flags.part("speculation", "model") : drafts;
     out.own_drafts = method.find("mtp") != std::string::npos || method.rfind("eagle", 0) == 0;
     out.memory = memory_share(line, 0.9);
+    out.stored_cache = minor >= 12 && !line.version.empty();  // torch_utils.py, resolve_kv_cache_dtype_string
+    note_long_context(line, longest);
     const std::string role = flags.part("phase", "kv_role");
     out.phase = role == "kv_producer" ? "prefill" : role == "kv_consumer" ? "decode" : "";
     return out;

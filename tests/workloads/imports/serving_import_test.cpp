@@ -108,9 +108,36 @@ TEST_CASE("command lines of serving engines become scenarios that run") {
         {"vllm-args",
          "vllm serve Qwen/Qwen3-Coder-480B-A35B-Instruct-FP8 -dp 8 -ep --max-model-len 8192",
          {"node: dgx-h200"}},
-        {"vllm-args", "# 8xH20, 141 GB\nvllm serve deepseek-ai/DeepSeek-V3 -tp 8", {"node: hgx-h20"}},
+        {"vllm-args", "# 8xH20, 141 GB\nvllm serve deepseek-ai/DeepSeek-V3 -tp 8", {"node: hgx-h20-141g"}},
+        {"vllm-args", "# 8xH20\nvllm serve Qwen/Qwen3-8B -tp 8", {"node: hgx-h20\n"}},
         {"vllm-args", "# H100 or H200\nvllm serve Qwen/Qwen3-8B  # not on A100", {"preset: dgx-h100"}},
+        // Images of other registries, and pods of their own.
+        {"vllm-args",
+         "podman run -d --name vllm -p 8000:8000 -v /opt/vllm:/cache registry.redhat.io/rhaiis/vllm-cuda-rhel9:3.2.1 "
+         "--model Qwen/Qwen3-8B --tensor-parallel-size 2",
+         {"tensor: 2", "software: vllm-0.11"}},
+        {"vllm-args",
+         "kubectl run vllm --image=vllm/vllm-openai:v0.16.0 --limits=nvidia.com/gpu=1 -- --model Qwen/Qwen3-8B",
+         {"model: Qwen/Qwen3-8B", "software: vllm-0.16"}},
         // Engines.
+        // Keys of the engine stay where the first node tried has no room.
+        {"vllm-args",
+         "vllm serve deepseek-ai/DeepSeek-V3 -tp 8 --block-size 32 --num-gpu-blocks-override 16384",
+         {"node: dgx-h200", "block: 32", "blocks: 16384"}},
+        // Keys and values as checkpoints of ModelOpt say, where the engine asks them.
+        {"trtllm-args", "trtllm-serve nvidia/Llama-3.1-8B-Instruct-FP8", {"kv: {precision: fp8"}},
+        {"vllm-args",
+         "docker run vllm/vllm-openai:v0.16.0 --model nvidia/Llama-3.1-8B-Instruct-FP8",
+         {"kv: {precision: fp8"}},
+        {"vllm-args", "vllm serve nvidia/Llama-3.1-8B-Instruct-FP8", {"kv: {memory: 0.9"}},
+        {"sglang-args",
+         "python -m sglang.launch_server --model moonshotai/Kimi-K2.5 --tp 8 --quantization w4afp8",
+         {"model: moonshotai/Kimi-K2.5", "kv: {memory:"}},
+        // A model that drafts takes the time of as many layers as have its weights.
+        {"vllm-args",
+         "vllm serve meta-llama/Llama-3.1-70B-Instruct -tp 4 --speculative-model meta-llama/Llama-3.1-8B-Instruct "
+         "--num-speculative-tokens 5",
+         {"speculation: {tokens: 5, layers: 8}"}},
         {"vllm-args",
          "vllm serve Qwen/Qwen3-8B --enforce-eager --no-enable-prefix-caching",
          {"compiled: false, graph_sequences: 0, graph_tokens: 0", "kv: {memory: 0.9}"}},
@@ -543,4 +570,49 @@ TEST_CASE("tables of flags name no flag twice, and importers ask for every key i
                           table << ": " << name);
         }
     }
+}
+
+TEST_CASE("what a text says of a deployment and a scenario cannot say is named") {
+    const auto notes_of = [](const std::string& format, const std::string& text) {
+        return import_line(format, text).notes;
+    };
+    CHECK(holds(notes_of("vllm-args", "vllm serve Qwen/Qwen3-8B --tensor-paralel-size 2").left_out(),
+                "not understood; did you mean --tensor-parallel-size?"));
+    const std::string pair =
+        "python -m sglang.launch_server --model Qwen/Qwen3-8B --disaggregation-mode prefill --mem-fraction-static 0.8 "
+        "--disable-cuda-graph\n"
+        "python -m sglang.launch_server --model Qwen/Qwen3-8B --disaggregation-mode decode --mem-fraction-static 0.9\n";
+    CHECK(holds(notes_of("sglang-args", pair).left_out(), "--mem-fraction-static 0.8 of the server for prefill"));
+    CHECK(holds(notes_of("sglang-args", pair).left_out(), "--disable-cuda-graph of the server for prefill"));
+    CHECK_FALSE(holds(notes_of("sglang-args", pair).left_out(), "--model"));
+    // Variables of an engine are said once, by the server that reads them.
+    CHECK_FALSE(holds(notes_of("vllm-args",
+                               "export VLLM_USE_V1=0\nvllm serve Qwen/Qwen3-8B --max-model-len 8192\n"
+                               "vllm bench serve --model Qwen/Qwen3-8B --num-prompts 10")
+                          .left_out(),
+                      "VLLM_USE_V1"));
+    const std::string longer = "vllm serve Qwen/Qwen2.5-7B-Instruct --max-model-len 131072";
+    CHECK(holds(notes_of("vllm-args", longer).assumed(), "a context of 131072 tokens where the model's configuration"));
+    CHECK_FALSE(holds(notes_of("vllm-args", "VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 " + longer).assumed(), "a context of"));
+    CHECK_FALSE(holds(notes_of("vllm-args", "vllm serve deepseek-ai/DeepSeek-V3 -tp 8 --max-model-len 65536").assumed(),
+                      "a context of"));
+    CHECK(holds(notes_of("vllm-args", "vllm serve nvidia/Llama-3.1-8B-Instruct-FP8").assumed(),
+                "later versions of the engine take fp8"));
+}
+
+TEST_CASE("offline benchmarks draw the lengths that their own programs draw") {
+    const std::string prepared =
+        "python prepare_dataset.py --tokenizer x --stdout token-norm-dist --num-requests=3000 --input-mean=1000 "
+        "--output-mean=500 --input-stdev=100 --output-stdev=0 > d.txt\n"
+        "trtllm-bench --model nvidia/Llama-3.1-8B-Instruct-FP8 throughput --dataset d.txt --concurrency 64";
+    const std::string text = import_line("trtllm-args", prepared).text;
+    for (const char* key : {"clients: 64", "count: 3000", "prompt: {kind: lognormal, mean: 1000, spread: 0.1}",
+                            "output: {kind: fixed, mean: 500}"}) {
+        CHECK_MESSAGE(text.find(key) != std::string::npos, std::string(key) << "\n" << text);
+    }
+    const std::string drawn = import_line("sglang-args",
+                                          "python -m sglang.bench_offline_throughput --model-path Qwen/Qwen3-8B "
+                                          "--dataset-name random --random-input 512 --random-output 256")
+                                  .text;
+    CHECK_MESSAGE(drawn.find("prompt: {kind: uniform, mean: 256, spread: 1}") != std::string::npos, drawn);
 }
