@@ -220,6 +220,7 @@ void note_unread(const Json& json, const std::set<std::string>& read, ImportNote
 struct StoredPrecision {
     std::string words;  ///< empty where the file says nothing of it
     std::vector<std::pair<std::string, std::string>> engine;
+    std::string cache;  ///< of keys and values; empty: that of the model
 };
 
 // `beside`: hf_quant_config.json of the same folder, as NVIDIA's ModelOpt writes it.
@@ -235,10 +236,23 @@ StoredPrecision precision_of(const Json& root, const Json& language, const Json&
     if (found == nullptr) {
         return {};
     }
+    const Json* beside_weights =
+        beside.is_object() && beside.contains("quantization") ? &beside["quantization"] : nullptr;
     const auto word = [&](const char* key) {
         return found->contains(key) && (*found)[key].is_string() ? (*found)[key].get<std::string>() : "";
     };
-    const std::string text = found->dump();
+    // What they say of keys and values, apart from what they say of weights.
+    Json weights = *found;
+    bool narrow_cache = false;
+    for (const char* key : {"kv_cache_scheme", "kv_cache_quant_algo"}) {
+        for (const Json* map : {found, beside_weights}) {
+            const std::string cache = map != nullptr && map->contains(key) ? map->at(key).dump() : "";
+            narrow_cache = narrow_cache || cache.find("FP8") != std::string::npos ||
+                           (cache.find("\"float\"") != std::string::npos && cache.find(":8") != std::string::npos);
+        }
+        weights.erase(key);
+    }
+    const std::string text = weights.dump();
     const auto says = [&](const char* part) { return text.find(part) != std::string::npos; };
     bool attends = false;  // modules of attention stay in 16 bits
     for (const char* key : {"ignore", "exclude_modules", "modules_to_not_convert", "ignored_layers"}) {
@@ -279,6 +293,7 @@ StoredPrecision precision_of(const Json& root, const Json& language, const Json&
                     "\"dtype\":\"int8\"", "\"weights\":\"int8\""})) {
         out.engine = {{"weights", "int8"}};
     }
+    out.cache = narrow_cache ? "fp8" : "";
     std::erase_if(out.engine, [](const auto& key) { return key.second.empty(); });
     std::vector<std::string> keys;
     for (const auto& [key, value] : out.engine) {
@@ -503,6 +518,13 @@ Imported read_config(const ImportInput& input) {
         out.notes.left_out(
             fmt::format("'quantization_config', which the engine of a scenario says: {}", precision.words));
         out.engine = std::move(precision.engine);
+        if (!precision.cache.empty()) {
+            out.engine.emplace_back("cache", precision.cache);
+            out.notes.left_out(
+                fmt::format("the precision of keys and values, which the engine of a scenario says: {} "
+                            "(engine: {{kv: {{precision: {}}}}})",
+                            precision.cache, precision.cache));
+        }
     }
     out.text =
         "# The model of a Hugging Face config.json, by 'orrery import hf-config'.\n" + yaml_section("model", lines);

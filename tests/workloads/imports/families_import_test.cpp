@@ -190,6 +190,12 @@ TEST_CASE("formats of quantised checkpoints name the precision that an engine st
     CHECK(engine(R"({"quant_method": "hqq", "quant_config": {"weight_quant_params": {"nbits": 4}}})", false) ==
           "weights=int4");
     CHECK(engine(R"({"quant_method": "w4afp8", "group_size": 128})", true) == "weights=int4");
+    // What stands of keys and values says nothing of weights.
+    CHECK(engine(R"({"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {"num_bits": 8,
+                     "type": "int"}}}, "kv_cache_scheme": {"num_bits": 8, "type": "float"}})",
+                 false) == "weights=int8 cache=fp8");
+    CHECK(engine(R"({"quant_method": "modelopt", "quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8"})", false) ==
+          "weights=fp4 cache=fp8");
     CHECK(engine(R"({"quant_method": "eetq", "weights": "int8"})", false) == "weights=int8");
     CHECK(engine(R"({"quant_method": "exl2", "bits": 4.25})", false).empty());  // bits differ between layers
     CHECK(engine(R"({"quant_algo": "MIXED_PRECISION", "quantized_layers": {"a": {"quant_algo": "NVFP4"},
