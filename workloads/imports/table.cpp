@@ -30,6 +30,7 @@ extern const Importer kTorchtitanImporter;
 extern const Importer kDeepSpeedImporter;
 extern const Importer kNemoImporter;
 extern const Importer kAutomodelImporter;
+extern const Importer kFinetuneImporter;
 extern const Importer kRlImporter;
 extern const Importer kVllmImporter;
 extern const Importer kSglangImporter;
@@ -52,7 +53,7 @@ const std::vector<const Importer*>& importer_table() {
         &kGraphMlImporter,      &kInfraGraphImporter,  &kSimaiTopologyImporter, &kHtsimImporter,
         &kRequestsImporter,     &kTorchtitanImporter,  &kDeepSpeedImporter,     &kNemoImporter,
         &kAutomodelImporter,    &kRlImporter,          &kAstraNetworkImporter,  &kNvidiaTopoImporter,
-        &kNcclTopologyImporter, &kRocprofImporter,     &kJaxImporter,
+        &kNcclTopologyImporter, &kRocprofImporter,     &kJaxImporter,           &kFinetuneImporter,
     };
     return kTable;
 }
