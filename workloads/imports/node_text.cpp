@@ -33,13 +33,14 @@ std::vector<ImportOption> node_options() {
 
 Imported node_scenario(const ImportInput& input, const NodeFacts& facts, const char* format, ImportNotes notes) {
     std::string gpu = input.option("device").empty() ? facts.gpu : input.option("device");
+    const double links = facts.links * (facts.mesh ? static_cast<double>(facts.gpus) - 1 : 1);  // of a GPU
     const auto by_links = std::find_if(std::begin(kGenerations), std::end(kGenerations), [&](const Generation& row) {
-        return gpu.empty() ? row.links == facts.links : gpu == row.gpu;
+        return gpu.empty() ? row.links == links : gpu == row.gpu;
     });
     if (gpu.empty() && facts.links > 0 && by_links != std::end(kGenerations)) {
         gpu = by_links->gpu;
-        notes.assumed(fmt::format("devices of {}, which have {:.0f} NVLinks (--device NAME; orrery list devices)", gpu,
-                                  facts.links));
+        notes.assumed(
+            fmt::format("devices of {}, which have {:.0f} NVLinks (--device NAME; orrery list devices)", gpu, links));
     }
     if (gpu.empty()) {
         throw ConfigError({Diagnostic{
@@ -77,14 +78,23 @@ Imported node_scenario(const ImportInput& input, const NodeFacts& facts, const c
         "\"order of an RDMA write "
         "through two NICs\"}}\n    pcie_bandwidth: {} GB/s\n    collectives: {}\ncollective: {{op: all-reduce, size: "
         "64 MiB}}\n",
-        format, facts.gpus, gpu, nvlink ? "nvswitch" : "pcie", nvlink ? facts.links * each : slot,
-        nvlink ? fmt::format("{}: {:.0f} NVLinks of {} GB/s", facts.source, facts.links, each)
+        format, facts.gpus, gpu,
+        facts.mesh ? "mesh"
+        : nvlink   ? "nvswitch"
+                   : "pcie",
+        nvlink ? facts.links * each : slot,
+        nvlink ? fmt::format("{}: {:.0f} NVLinks of {} GB/s{}", facts.source, facts.links, each,
+                             facts.mesh ? " for each pair" : "")
                : facts.source + ": PCIe",
-        nvlink ? 1 : 2, nvlink ? "NVLink hop with its switch" : "round trip over PCIe", facts.nics, nic * 8 / 1e9, slot,
+        nvlink ? 1 : 2,
+        facts.mesh ? "NVLink hop"
+        : nvlink   ? "NVLink hop with its switch"
+                   : "round trip over PCIe",
+        facts.nics, nic * 8 / 1e9, slot,
         nvlink      ? (known ? by_links->collectives : "nvlink4")
         : slot > 30 ? "pcie5"
                     : "pcie4");
-    if (nvlink && !facts.switched && facts.gpus > 2) {
+    if (nvlink && !facts.mesh && !facts.switched && facts.gpus > 2) {
         notes.assumed("links of a GPU to all others, whichever of them it sends to, as through NVSwitch");
     }
     out.scenario = true;

@@ -13,6 +13,7 @@ struct NodeFacts {
     std::size_t gpus = 0;
     double links = 0;       ///< NVLinks that every GPU has to the others, by way of switches or not; 0: PCIe
     bool switched = false;  ///< the file says that they go to switches
+    bool mesh = false;      ///< `links` join each pair, without a switch
     std::size_t nics = 0;
     double nic_gbps = 0;   ///< 0: not said
     double pcie_GBps = 0;  ///< of a GPU's slot, each way; 0: not said

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 namespace orrery::imports {
 
@@ -46,11 +47,31 @@ bool is_way(const std::string& text) {
            text == "PSB";
 }
 
+// NICs by their columns, which stand between those of GPUs and that of CPUs: those behind a PCIe switch of a GPU, and the others; all of them
+// where none is behind one.
+std::pair<std::size_t, std::size_t> nics_of(const std::vector<Cell>& head, const std::vector<std::vector<Cell>>& rows) {
+    std::size_t near = 0;
+    std::size_t all = 0;
+    for (std::size_t k = 0; k < head.size() && head[k].text != "CPU"; ++k) {
+        const std::string& name = head[k].text;
+        if (numbered(name, "GPU") || name.rfind("DPU", 0) == 0) {
+            continue;
+        }
+        ++all;
+        near += std::any_of(rows.begin(), rows.end(),
+                            [&](const std::vector<Cell>& row) {
+                                return row.size() > k + 1 && (row[k + 1].text == "PIX" || row[k + 1].text == "PXB");
+                            })
+                    ? 1
+                    : 0;
+    }
+    return near > 0 ? std::pair(near, all - near) : std::pair(all, std::size_t{0});
+}
+
 Imported read_matrix(const ImportInput& input) {
     const std::string text = input.bytes();
     std::vector<Cell> head;
     std::vector<std::vector<Cell>> rows;
-    std::size_t nics = 0;
     std::size_t at = 0;
     for (const std::string_view line : split(std::string_view(text), '\n')) {
         const std::vector<Cell> cells = words_in(line, at);
@@ -59,10 +80,6 @@ Imported read_matrix(const ImportInput& input) {
             head = cells;
         } else if (!cells.empty() && numbered(cells[0].text, "GPU")) {
             rows.push_back(cells);
-        } else if (cells.size() > 2 && !head.empty() &&
-                   (numbered(cells[0].text, "NIC") || cells[0].text.rfind("mlx", 0) == 0) &&
-                   (is_way(cells[1].text) || cells[1].text == "X")) {
-            ++nics;
         }
     }
     const auto fail = [&](std::size_t where, const std::string& problem) {
@@ -110,6 +127,7 @@ Imported read_matrix(const ImportInput& input) {
                  "of GPUs as nodes of their own",
                  fmt::format("{}", fmt::join(kinds, ", "))));
     }
+    const auto [nics, others] = nics_of(head, rows);
     NodeFacts facts;
     facts.gpus = gpus;
     facts.links = links;
@@ -118,11 +136,17 @@ Imported read_matrix(const ImportInput& input) {
     ImportNotes notes;
     notes.read("GPUs", gpus);
     notes.read("NICs", nics);
-    // Two cards with a bridge have links of their own; more GPUs with the same number each have a switch.
-    if (links > 0 && gpus > 2 && links < 6) {
-        fail(rows[0][0].at,
-             fmt::format("{:.0f} NVLinks for each pair of {} GPUs: a mesh, which 'node.intra: mesh' describes by hand",
-                         links, gpus));
+    if (others > 0) {
+        notes.left_out("NICs that share no PCIe switch with a GPU, as those of storage do", others);
+    }
+    // Two cards with a bridge have links of their own; four boards of V100, A100 or H100 without switches share out 6, 12 or 18 links among
+    // three others, where more GPUs with the same number each have a switch.
+    constexpr double kMeshes[] = {2, 4, 6};
+    facts.mesh = gpus == 4 && std::find(std::begin(kMeshes), std::end(kMeshes), links) != std::end(kMeshes);
+    if (links > 0 && links < 6 && gpus > 2 && !facts.mesh) {
+        fail(rows[0][0].at, fmt::format("expected all NVLinks of a GPU, or 2, 4 or 6 for each pair of four, and found "
+                                        "{:.0f} for each pair of {} GPUs",
+                                        links, gpus));
     }
     return node_scenario(input, facts, "nvidia-topo", std::move(notes));
 }

@@ -138,3 +138,21 @@ TEST_CASE("a topology of NCCL becomes a node") {
     uneven.replace(uneven.find("count=\"18\""), 10, "count=\"12\"");
     CHECK(problem_of("nccl-topology", uneven).find("different numbers of NVLinks") != std::string::npos);
 }
+
+TEST_CASE("a matrix of nvidia-smi counts NICs by their columns, and four GPUs may be a mesh") {
+    std::string storage = matrix(8, "NV18");
+    storage.replace(storage.find("NIC0\tCPU"), 4, "NIC0\tNIC1");
+    for (std::size_t at = storage.find("\tPIX\t0-47"); at != std::string::npos;
+         at = storage.find("\tPIX\t0-47", at + 1)) {
+        storage.replace(at, 4, "\tPIX\tSYS");
+    }
+    storage.erase(storage.find("\nNIC0\tPIX"));  // rows of NICs, which are often cut off
+    const Imported out = import_text("nvidia-topo", storage);
+    CHECK_MESSAGE(says(out.text, "nics: 1\n"), out.text);
+    CHECK(out.notes.left_out().begin()->first.find("share no PCIe switch") != std::string::npos);
+    const std::string mesh = scenario_of("nvidia-topo", matrix(4, "NV4"));
+    CHECK_MESSAGE(says(mesh, "gpu: a100-sxm-80g\n    intra: mesh\n    intra_bandwidth: {value: 100 GB/s"), mesh);
+    CHECK(says(scenario_of("nvidia-topo", matrix(4, "NV6")), "gpu: h100-sxm\n    intra: mesh"));
+    CHECK(says(scenario_of("nvidia-topo", matrix(16, "NV6")), "intra: nvswitch"));
+    CHECK(says(problem_of("nvidia-topo", matrix(8, "NV1")), "expected all NVLinks of a GPU"));
+}
