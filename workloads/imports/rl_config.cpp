@@ -10,6 +10,7 @@
 #include "sim/base/text.hpp"
 #include "sim/config/yaml_tree.hpp"
 #include "workloads/model/model_names.hpp"
+#include "workloads/model/model_spec.hpp"
 
 #include <fmt/format.h>
 
@@ -247,6 +248,12 @@ class RlConfig {
         return checkpoint->preset;
     }
 
+    // Whether a model is a mixture of experts; also where no preset describes it, which a scenario says.
+    [[nodiscard]] bool has_experts(const std::string& model) const {
+        const auto checkpoint = find_checkpoint(model, input_.data());
+        return !checkpoint || input_.data().preset(kModelPresets, checkpoint->preset)->find("experts") != nullptr;
+    }
+
     // Sequences of a pass. Without padding those have the mean length, and a limit on tokens holds as many of them as fit.
     std::int64_t sequences_of_pass(std::int64_t given) {
         const std::int64_t mean = std::max<std::int64_t>(1, (prompt_ + answer_) / 2);
@@ -281,7 +288,9 @@ class RlConfig {
                  .empty() ||
             config_.is_true({"policy.megatron_cfg.enabled"});
         const auto degree = [&](const char* verl, const char* nemo) {
-            return whole({actor + verl, std::string(megatron ? "policy.megatron_cfg." : "policy.dtensor_cfg.") + nemo},
+            const std::string own = std::string_view(role) == "critic" ? "critic." : actor;  // its own go first
+            return whole({own + verl, actor + verl,
+                          std::string(megatron ? "policy.megatron_cfg." : "policy.dtensor_cfg.") + nemo},
                          1, 1024);
         };
         const std::int64_t tensor = degree("megatron.tensor_model_parallel_size",
@@ -305,8 +314,9 @@ class RlConfig {
             updates ? sequences_of_pass(
                           whole({actor + "ppo_micro_batch_size_per_gpu", "policy.train_micro_batch_size"}, 1, 1e6))
                     : 1;
-        const std::int64_t expert =
-            megatron ? degree("megatron.expert_model_parallel_size", "expert_model_parallel_size") : 1;
+        const std::int64_t expert = megatron && has_experts(model)
+                                        ? degree("megatron.expert_model_parallel_size", "expert_model_parallel_size")
+                                        : 1;
         const std::int64_t expert_tensor =
             megatron ? degree("megatron.expert_tensor_parallel_size", "expert_tensor_parallel_size") : 1;
         const std::int64_t step = data * micro;

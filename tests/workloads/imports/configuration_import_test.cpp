@@ -353,6 +353,16 @@ TEST_CASE("overrides of verl and NeMo-RL become steps of reinforcement learning"
     for (const char* part : {"expert: 8, expert_tensor: 1", "synchronisation: {through: server"}) {
         CHECK_MESSAGE(says(experts, part), std::string(part) << "\n" << experts);
     }
+    // A dense critic has no experts to share out, and ranks of its own.
+    const std::string dense = read(verl +
+                                   " algorithm.adv_estimator=gae critic.model.path=Qwen/Qwen3-8B "
+                                   "actor_rollout_ref.model.path=deepseek-ai/DeepSeek-V2-Lite trainer.nnodes=4 "
+                                   "critic.megatron.tensor_model_parallel_size=2 "
+                                   "actor_rollout_ref.actor.megatron.expert_model_parallel_size=8");
+    const std::string own =
+        dense.substr(dense.find("role: critic"), dense.find("role: actor") - dense.find("role: critic"));
+    CHECK_MESSAGE(says(own, "{tensor: 2, pipeline: 1, data: 16"), own);
+    CHECK_FALSE(says(own, "expert:"));
     const std::string stored = read("main_ppo actor_rollout_ref.model.path=Qwen/Qwen3-8B-FP8");
     CHECK_MESSAGE(says(stored, "model: Qwen/Qwen3-8B-FP8\n"), stored);
     CHECK_MESSAGE(says(stored, "model: {preset: qwen3-8b, sequence: 1024}"), stored);
