@@ -46,7 +46,11 @@ void read_lengths(const JsonRecords& records, Recorded& out) {
         RecordedRequest one;
         const std::optional<double> prompt = number_of(record, kPrompt);
         const bool text = !prompt && record.is_object() && record.contains("prompt") && record["prompt"].is_string();
-        one.prompt = text ? tokens_of_text(record["prompt"]) : needed_number(record, kPrompt, i);
+        const bool ids = !prompt && !text && record.is_object() && record.contains("input_ids") &&
+                         record["input_ids"].is_array() && !record["input_ids"].empty();
+        one.prompt = text  ? tokens_of_text(record["prompt"])
+                     : ids ? static_cast<double>(record["input_ids"].size())
+                           : needed_number(record, kPrompt, i);
         texts = texts || text;
         one.output = needed_number(record, kOutput, i);
         const std::optional<double> at = number_of(record, kTime);
@@ -86,10 +90,11 @@ void read_lengths(const JsonRecords& records, Recorded& out) {
 
 extern const RecordFormat kLengthsFormat = {
     "lengths", "JSON lines with lengths of prompts and outputs",
-    "\"prompt_len\" (input_length, prompt_tokens, prompt, ...) and \"output_len\" (output_tokens, ...)",
+    "\"prompt_len\" (input_length, prompt_tokens, prompt, input_ids, ...) and \"output_len\" (output_tokens, ...)",
     [](const JsonRecords& records) {
         const Json& first = records.maps.front();
-        return (number_of(first, kPrompt) || (first.is_object() && first.contains("prompt"))) &&
+        return (number_of(first, kPrompt) ||
+                (first.is_object() && (first.contains("prompt") || first.contains("input_ids")))) &&
                number_of(first, kOutput).has_value();
     },
     read_lengths};
