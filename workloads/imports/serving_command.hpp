@@ -52,6 +52,7 @@ struct ServingChoices {
     bool serial_host = false;          ///< plans an iteration only after the one before
     std::int64_t graph_sequences = 0;  ///< 0: the preset's
     bool prefix_cache = false;
+    std::string kv_precision;  ///< of the cache, where the engine has a default of its own for the model
     std::int64_t draft_tokens = 0;
     bool own_drafts = false;    ///< by a layer like the model's own: multi-token prediction, EAGLE
     std::string draft_model;    ///< by a smaller model

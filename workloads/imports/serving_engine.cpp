@@ -59,12 +59,14 @@ std::string precision_of_method(const std::string& how) {
 }
 
 // Of keys and values: what the flags say, and else what the checkpoint does where the engine takes that.
-void set_cache_precision(GivenFlags& flags, const ServedModel& model, bool stored, ScenarioKeys& keys,
-                         ImportNotes& notes) {
+// `usual`: what the engine has for this model by itself, where it differs.
+void set_cache_precision(GivenFlags& flags, const ServedModel& model, bool stored, const std::string& usual,
+                         ScenarioKeys& keys, ImportNotes& notes) {
     const std::string cache = small_letters(flags.text("kv_precision"));
     const auto cache_is = [&](const char* part) { return cache.find(part) != std::string::npos; };
     const std::string& own = model.checkpoint.cache;
-    const bool automatic = (cache.empty() || cache == "auto") && !own.empty();
+    const bool silent = cache.empty() || cache == "auto";
+    const bool automatic = silent && usual.empty() && !own.empty();
     if (automatic) {
         notes.assumed(stored ? fmt::format("keys and values in {}, as the checkpoint says (engine.kv.precision)", own)
                              : fmt::format("keys and values in 16 bits: later versions of the engine take {}, as the "
@@ -76,6 +78,7 @@ void set_cache_precision(GivenFlags& flags, const ServedModel& model, bool store
                                     : cache_is("fp8")                       ? "fp8"
                                     : cache_is("int8")                      ? "int8"
                                     : cache == "float16" || cache == "half" ? "fp16"
+                                    : silent                                ? usual
                                                                             : "");
 }
 
@@ -200,7 +203,7 @@ void set_engine(const std::vector<GivenFlags*>& servers, const ServedModel& mode
                                                                                                : "all-to-all");
     }
     set_precision(flags, model, keys, notes);
-    set_cache_precision(flags, model, c.stored_cache, keys, notes);
+    set_cache_precision(flags, model, c.stored_cache, c.kv_precision, keys, notes);
     keys.set("engine.kv.memory", fmt::format("{:g}", std::round(c.memory * 1000) / 1000));
     keys.set("engine.kv.of_free", c.of_free ? "true" : "");
     keys.set("engine.kv.prefix", c.prefix_cache ? "{}" : "");

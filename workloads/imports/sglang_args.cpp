@@ -82,7 +82,10 @@ ServingChoices choose_sglang(ServingLine& line) {
     const std::string drafts = flags.text("speculation");
     const bool speculates = !drafts.empty() && drafts != "None";
     const auto sequences = flags.whole("sequences", 1 << 20);
-    const std::int64_t usual = speculates ? 48 : 2048 * out.ranks.groups;  // server_args.py: 48 in all with speculation
+    // server_args.py: 48 in all with speculation; DeepSeek-V4 has, before that is asked, 256 and a cache in 8 bits.
+    const bool v4 = line.model.checkpoint.preset.rfind("deepseek-v4", 0) == 0;
+    const std::int64_t usual = v4 ? 256 : speculates ? 48 : 2048 * out.ranks.groups;
+    out.kv_precision = v4 ? "fp8" : "";
     out.max_sequences = std::max<std::int64_t>(1, sequences.value_or(usual) / out.ranks.groups);
     note_batches(line, given > 0 || chunk == "-1" ? 0 : out.token_budget, sequences ? 0 : out.max_sequences);
     const std::int64_t ranks = out.ranks.tensor * out.ranks.groups;

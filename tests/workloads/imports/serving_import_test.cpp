@@ -269,6 +269,10 @@ TEST_CASE("command lines of serving engines become scenarios that run") {
          "--speculative-num-steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 4",
          {"speculation: {tokens: 3, layers: 1}", "max_sequences: 48"}},
         {"sglang-args",
+         "python -m sglang.launch_server --model-path deepseek-ai/DeepSeek-V4-Flash --tp 4 --speculative-algorithm "
+         "EAGLE --speculative-num-steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 4",
+         {"speculation: {tokens: 3, layers: 1}", "max_sequences: 256", "precision: fp8"}},
+        {"sglang-args",
          "pip install \"sglang[all]==0.4.6.post1\"\npython -m sglang.launch_server --model-path Qwen/Qwen3-8B --tp 8",
          {"memory: 0.81", "graph_sequences: 160"}},
         {"sglang-args",
