@@ -1,5 +1,6 @@
 #include "sim/network/packet/crew.hpp"
 
+#include "sim/base/error.hpp"
 #include "sim/base/processors.hpp"
 
 #include <algorithm>
@@ -49,6 +50,7 @@ Crew::Crew(const Setup& setup, Team& parts, const Parts& division, Watcher& watc
       failures_(parts.size()),
       watch_next_(kWatchInterval) {
     // Packets of one flow come a full packet's time apart at a NIC's rate, but for its last one, which may be short.
+    ORRERY_ASSERT(parts.size() > 1 && lookahead_ > 0);
     const std::int64_t apart = std::max<std::int64_t>(1, setup.links[1].full_time);
     for (const std::unique_ptr<Partition>& part : parts_) {
         part->flows.close_at = static_cast<std::uint32_t>(std::min<std::int64_t>(lookahead_ / apart + 2, kNone - 1));
@@ -268,6 +270,7 @@ void Crew::spread(std::uint32_t part) {
 void Crew::round(std::uint32_t part, std::int64_t begin) {
     const std::int64_t ahead = ahead_ ? std::min<std::int64_t>(Border::kAhead, lookahead_) : 1;
     const std::int64_t stride = lookahead_ / ahead;
+    ORRERY_ASSERT(stride > 0 && begin <= limit_);
     const std::int64_t strides = ahead_ ? std::min(kRound * ahead, (limit_ - begin) / stride + 1) : 1;
     const std::uint32_t before = progress_[part].ended.load(std::memory_order_relaxed);
     const auto end = [&](std::int64_t i) {

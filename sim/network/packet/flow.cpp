@@ -1,5 +1,7 @@
 #include "sim/network/packet/flow.hpp"
 
+#include "sim/base/error.hpp"
+
 #include <algorithm>
 #include <bit>
 #include <functional>
@@ -21,12 +23,14 @@ std::uint32_t Flows::take() {
     std::pop_heap(free_.begin(), free_.end(), std::greater<>());
     const std::uint32_t id = free_.back();
     free_.pop_back();
+    ORRERY_ASSERT(!flows_[id].live);
     flows_[id] = Flow();
     return id;
 }
 
 void Flows::give_bitmaps(Flow& flow, std::uint32_t capacity) {
     take_back_bitmaps(flow);
+    ORRERY_ASSERT(std::has_single_bit(capacity) && capacity >= 64);
     flow.capacity = flow.ahead = capacity;
     const auto size = static_cast<std::size_t>(std::countr_zero(flow.capacity));
     if (free_bitmaps_.size() <= size) {
@@ -54,6 +58,7 @@ void Flows::release(std::uint32_t id) {
         log->end(id);
     }
     take_back_bitmaps(flows_[id]);
+    ORRERY_ASSERT(!flows_[id].live);
     free_.push_back(id);
     std::push_heap(free_.begin(), free_.end(), std::greater<>());
 }
@@ -87,6 +92,7 @@ void Flows::shift(std::uint32_t id, const Shift& by) {
           &flow.received, &flow.untold_low, &flow.untold_high, &flow.path.sprayed}) {
         by.move(*number);
     }
+    ORRERY_ASSERT(flow.next_new <= flow.packets && flow.received <= flow.packets);
     if (setup_.transport.credits) {
         for (std::uint64_t* const credit : {&flow.credited, &flow.asked, &flow.wanted, &flow.given}) {
             *credit += std::uint64_t{by.packets} * setup_.full;

@@ -1,5 +1,7 @@
 #include "sim/network/packet/flow_log.hpp"
 
+#include "sim/base/error.hpp"
+
 #include <algorithm>
 #include <utility>
 
@@ -21,6 +23,7 @@ void FlowLog::begin(std::uint32_t flow, std::uint32_t message) {
 // The number of ways stays, the ways themselves take memory.
 void FlowLog::end(std::uint32_t flow) {
     const std::uint32_t message = message_of_[flow];
+    ORRERY_ASSERT(flows_[message] > 0);
     if (--flows_[message] == 0) {
         ways_[message] = {};
     }

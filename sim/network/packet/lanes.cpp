@@ -1,5 +1,6 @@
 #include "sim/network/packet/lanes.hpp"
 
+#include "sim/base/error.hpp"
 #include "sim/network/packet/hop.hpp"
 
 namespace orrery::network::packet {
@@ -100,6 +101,7 @@ void Ports::give_room(const Packet& p) {
 
 void Ports::room_returns(std::uint32_t index) {
     Lane& lane = lanes_[index];
+    ORRERY_ASSERT(lane.armed);
     while (!lane.returning.empty() && rings_.front(lane.returning).time <= clock_.now) {
         lane.room += rings_.pop(lane.returning).size;
     }
@@ -170,6 +172,7 @@ void Ports::leave_in_lane(std::uint32_t port, const Packet& p) {
     const std::uint32_t index = p.ingress * setup_.lanes + p.came;
     Lane& in = lanes_[index];
     in.ingress_bytes -= p.size;
+    ORRERY_ASSERT(in.ingress_bytes >= 0);
     if (in.pause_sent && static_cast<double>(in.ingress_bytes) <= class_of(p.came).resume_at) {
         in.pause_sent = false;
         const LinkKind& link = this->link(p.ingress);

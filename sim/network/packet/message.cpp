@@ -1,5 +1,6 @@
 #include "sim/network/packet/message.hpp"
 
+#include "sim/base/error.hpp"
 #include "sim/network/packet/packet.hpp"
 
 #include <algorithm>
@@ -27,6 +28,7 @@ std::uint32_t Messages::add(const SendRequest& request, std::int64_t at) {
 }
 
 void Messages::release(std::uint32_t id, std::int64_t at) {
+    ORRERY_ASSERT(messages_[id].live && live_ > 0);
     messages_[id].live = false;
     finished_at_ = at;
     --live_;
@@ -34,6 +36,7 @@ void Messages::release(std::uint32_t id, std::int64_t at) {
 }
 
 void Messages::finish_part(std::uint32_t id, std::int64_t at) {
+    ORRERY_ASSERT(messages_[id].parts > 0);
     if (--messages_[id].parts == 0) {
         completed_.push_back({at, messages_[id].token});
         if (keeps_spans_) {

@@ -1,5 +1,7 @@
 #include "sim/network/packet/network.hpp"
 
+#include "sim/base/error.hpp"
+
 #include <algorithm>
 
 namespace orrery::network::packet {
@@ -126,6 +128,7 @@ void Network::plan_batch() {
         return;
     }
     const auto paths = parts_[0]->chooser->plan(planned, static_cast<std::uint32_t>(setup_.spec.paths.subflows));
+    ORRERY_ASSERT(paths.size() == crossing.size());
     for (std::size_t i = 0; i < crossing.size(); ++i) {
         parts_[0]->nics.begin_message(crossing[i], static_cast<std::uint32_t>(paths[i].size()), paths[i]);
     }
@@ -162,6 +165,7 @@ void Network::watch(std::uint64_t delivered, double payload, std::int64_t now) {
     if (progress_) {
         progress_(payload);
     }
+    ORRERY_ASSERT(delivered >= watched_);
     if (delivered != watched_) {
         watched_ = delivered;
         watched_at_ = now;

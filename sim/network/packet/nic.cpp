@@ -1,5 +1,7 @@
 #include "sim/network/packet/nic.hpp"
 
+#include "sim/base/error.hpp"
+
 #include <algorithm>
 #include <cmath>
 
@@ -20,6 +22,7 @@ void Nics::begin_message(std::uint32_t id, std::uint32_t parts, const std::vecto
                               " bytes is more than 2^32 packets: raise network.mtu or split it");
     }
     const auto rails = static_cast<std::uint32_t>(setup_.spec.nic.rails);
+    ORRERY_ASSERT(paths.empty() || paths.size() == parts);
     messages_[id].parts = messages_[id].of_all = parts;
     // Whole packets to each part, the last takes what remains.
     std::uint64_t left = message.bytes;
@@ -33,6 +36,7 @@ void Nics::begin_message(std::uint32_t id, std::uint32_t parts, const std::vecto
         }
         post(flow, part / rails == 0);
     }
+    ORRERY_ASSERT(left == 0);
 }
 
 // When a NIC starts what is posted to it now, ps. Subflows of a message, all but the `first`, are one message to it.
@@ -63,6 +67,7 @@ void Nics::post(std::uint32_t id, bool first) {
         if (flow.queue_pair == peers.pairs.size()) {
             peers.pairs.emplace_back();
         }
+        ORRERY_ASSERT(flow.queue_pair < peers.pairs.size());
         if (flow.queue_pair > 0 && !setup_.path_needs.plans) {
             flow.path.hash = mix64(flow.path.hash + flow.queue_pair);
             flow.path.entropy = setup_.paths.hashed(flow.path.hash);
@@ -189,6 +194,7 @@ double Nics::cancel(std::uint32_t message) {
     double missing = 0;
     for (std::uint32_t id = 0; id < flows_.size(); ++id) {
         if (flows_[id].live && flows_[id].message == message) {
+            ORRERY_ASSERT(flows_[id].received <= flows_[id].packets);
             missing += static_cast<double>(flows_[id].packets - flows_[id].received) * setup_.mtu;
             cancel_flow(id);
         }
@@ -235,6 +241,7 @@ void Nics::start(std::uint32_t id) {
         flows_[id].congestion = pair.used ? pair.congestion : flows_[id].congestion;
         arm_congestion(id);
     }
+    ORRERY_ASSERT(flows_[id].sent_high == 0);
     flows_[id].started = true;
     flows_[id].last_news = flows_[id].next_time = clock_.now;
     adopt(flows_[id]);
@@ -289,6 +296,7 @@ void Nics::set_shares(const std::vector<double>& rates) {
             continue;
         }
         MessageState& message = messages_[flow.message];
+        ORRERY_ASSERT(message.token < rates.size());
         message.share = rates[message.token];
         if (const double rate = limit_of(message); rate != flow.rate_limit) {
             if (tell_) {
@@ -419,6 +427,7 @@ bool Nics::send_packet(std::uint32_t id) {
     } else {
         ++flow.next_new;
     }
+    ORRERY_ASSERT(sequence < flow.packets);
     const bool repeated = sequence < flow.sent_high;
     flows_.counts.retransmissions += repeated ? 1 : 0;
     flow.sent_high = std::max(flow.sent_high, sequence + 1);

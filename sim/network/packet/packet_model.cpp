@@ -1,5 +1,6 @@
 #include "sim/network/packet/packet_model.hpp"
 
+#include "sim/base/error.hpp"
 #include "sim/network/topology/tree.hpp"
 
 #include <algorithm>
@@ -194,6 +195,7 @@ std::uint8_t PacketModel::class_of(const RoutedFlow& flow) const {
 
 void PacketModel::finish_part(std::uint32_t slot) {
     Activity& activity = activities_[slot];
+    ORRERY_ASSERT(activity.parts > 0);
     if (--activity.parts == 0) {
         activities_.give(slot);
         ++ended_;
@@ -236,6 +238,7 @@ void PacketModel::require_conserved() const {
 
 PacketReport PacketModel::packet_report() const {
     PacketReport out = network_.report();
+    ORRERY_ASSERT(out.flows.size() <= tokens_.size());
     for (std::size_t i = 0; i < out.flows.size(); ++i) {
         out.flows[i].token = tokens_[i];
     }
@@ -247,6 +250,7 @@ PacketReport PacketModel::packet_report() const {
 
 std::vector<FlowTime> PacketModel::flow_times() const {
     std::vector<FlowTime> out;
+    ORRERY_ASSERT(sent_.size() <= network_.spans().size());
     for (std::size_t i = 0; i < sent_.size(); ++i) {
         const packet::MessageSpan& span = network_.spans()[i];
         const double end =

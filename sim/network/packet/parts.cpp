@@ -1,5 +1,6 @@
 #include "sim/network/packet/parts.hpp"
 
+#include "sim/base/error.hpp"
 #include "sim/base/time.hpp"
 
 #include <algorithm>
@@ -67,6 +68,7 @@ Parts::Parts(const Setup& setup, std::uint32_t wanted) : count(wanted) {
         filled += weights[unit];
         left -= weights[unit];
     }
+    ORRERY_ASSERT(left == 0 && part + 1 == count);
     for (const std::uint32_t unit : unit_of) {
         of_leaf.push_back(part_of[unit]);
     }
@@ -87,6 +89,7 @@ std::uint32_t part_of_port(const Setup& setup, const Parts& parts, std::uint32_t
     }
     const std::uint32_t pod = number / setup.cores / setup.spines;
     const auto leaf = std::find(setup.pod_of_leaf.begin(), setup.pod_of_leaf.end(), pod);
+    ORRERY_ASSERT(leaf != setup.pod_of_leaf.end());
     return parts.of_leaf[static_cast<std::size_t>(leaf - setup.pod_of_leaf.begin())];
 }
 

@@ -1,5 +1,7 @@
 #include "sim/network/packet/receiver.hpp"
 
+#include "sim/base/error.hpp"
+
 #include <algorithm>
 #include <cmath>
 
@@ -90,6 +92,7 @@ void Receivers::receive_data(const Packet& p) {
     }
     const bool fresh = !acknowledged || (setup_.go_back ? in_order(flow, p) : unseen(flow, p));
     if (fresh) {
+        ORRERY_ASSERT(flow.received < flow.packets);
         if (flow.packets - ++flow.received == flows_.close_at) {
             ++flows_.close;
         }
@@ -105,6 +108,7 @@ void Receivers::receive_data(const Packet& p) {
         tell(flow, p, fresh, complete);
     }
     if (complete) {
+        ORRERY_ASSERT(!acknowledged || flow.expected == flow.packets);
         flows_.close -= flows_.close_at != kNone ? 1 : 0;
         flow_received(p.flow);
     }
@@ -134,10 +138,12 @@ bool Receivers::wait_for_host(std::uint32_t id) {
 
 void Receivers::write(std::uint32_t nic) {
     Writing& own = writing_[nic];
+    ORRERY_ASSERT(!own.waiting.empty() && own.waiting.front().at <= clock_.now);
     const Writing::Waiting written = own.waiting.front();
     own.waiting.pop_front();
     const Packet p = slab_[written.packet];
     own.bytes -= p.size;
+    ORRERY_ASSERT(own.bytes >= 0 && (own.bytes == 0) == own.waiting.empty());
     own.held = written.at - written.came;
     if (!own.waiting.empty()) {
         clock_.schedule(Timer::write, nic, own.waiting.front().at);
@@ -212,6 +218,7 @@ void Receivers::deliver(std::uint32_t id) {
 void Receivers::acknowledge_untold(const Packet& p) {
     Flow& flow = flows_[p.flow];
     Packet about = p;
+    ORRERY_ASSERT(flow.untold > 0 && flow.untold_low <= flow.untold_high);
     about.sequence = std::max(flow.untold_low, flow.expected);
     // Bits beyond the receiver's window would be those of earlier packets again.
     const std::uint32_t ahead = flow.expected + flow.capacity - about.sequence;
@@ -296,6 +303,7 @@ void Receivers::grant(std::uint32_t nic_id) {
     while (nic.flows != kNone) {
         const std::uint32_t id = flows_[nic.flows].next_grant;
         Flow& flow = flows_[id];
+        ORRERY_ASSERT(flow.grant_listed);
         const bool alone = id == nic.flows;
         const bool wanted = !flow.cancelled && flow.given < flow.wanted && flow.received < flow.packets;
         if (wanted) {

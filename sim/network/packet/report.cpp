@@ -1,5 +1,6 @@
 // What a packet run reports: counts, ports, queues over time.
 
+#include "sim/base/error.hpp"
 #include "sim/network/packet/network.hpp"
 
 #include <fmt/format.h>
@@ -91,6 +92,7 @@ void Network::sample() {
         sample_flows();
         flows.next += flows.every;
     }
+    ORRERY_ASSERT(std::min(queues.next, flows.next) > all.clock.now);
     all.clock.schedule(Timer::sample, 0, std::min(queues.next, flows.next));
 }
 
@@ -159,6 +161,7 @@ const Ports& Network::ports_of(std::uint32_t port) const {
 PacketStatistics Network::statistics() const {
     PacketStatistics out;
     const PacketCounts all = counts();
+    ORRERY_ASSERT(all.arrived + all.destroyed <= all.sent);
     out.packets_delivered = all.delivered;
     out.retransmissions = all.retransmissions;
     out.timeouts = all.timeouts;

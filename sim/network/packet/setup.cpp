@@ -1,5 +1,6 @@
 #include "sim/network/packet/setup.hpp"
 
+#include "sim/base/error.hpp"
 #include "sim/base/time.hpp"
 #include "sim/network/packet/clock.hpp"
 #include "sim/network/topology/tree.hpp"
@@ -130,6 +131,7 @@ void Setup::add_switch_links() {
         add_links(kind, static_cast<std::uint32_t>(end - i), switch_links[i].rate, latency);
         i = end;
     }
+    ORRERY_ASSERT(base[kind] - base[kTreeKinds] == switch_links.size());
     for (; kind < kPortKinds; ++kind) {
         base[kind + 1] = base[kind];
     }

@@ -1,5 +1,7 @@
 #include "sim/network/packet/sharing.hpp"
 
+#include "sim/base/error.hpp"
+
 #include <numeric>
 
 namespace orrery::network::packet {
@@ -53,6 +55,7 @@ std::vector<std::uint32_t> Sharing::way(std::uint32_t from, std::uint32_t to, st
         out.push_back(routing_.next_port(ports_[out.back()], packet));
         ORRERY_ASSERT(out.size() <= setup_.ports());
     }
+    ORRERY_ASSERT(out.back() == setup_.base[1] + to);
     return out;
 }
 

@@ -1,5 +1,7 @@
 #include "sim/network/packet/steady.hpp"
 
+#include "sim/base/error.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -90,6 +92,7 @@ void Steady::tell(std::uint32_t id, bool posted) {
 void Steady::use(const Sharing::Ways& ways, std::uint32_t more) {
     for (const std::vector<std::uint32_t>* way : {&ways.there, &ways.back}) {
         for (const std::uint32_t bundle : *way) {
+            ORRERY_ASSERT(more == 1 || users_[bundle] > 0);
             users_[bundle] += more;
         }
     }
@@ -269,6 +272,7 @@ double Steady::judge(Track& track, const Flow& flow) const {
             const auto later =
                 std::upper_bound(track.past.begin(), track.past.end(), now - static_cast<double>(k) * length + 1,
                                  [](double at, const Snapshot& one) { return at < one.at; });
+            ORRERY_ASSERT(later != track.past.begin());
             ends[k] = &*(later - 1);
         }
         if (const double most = judge(track, ends); most > best) {

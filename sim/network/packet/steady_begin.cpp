@@ -1,5 +1,6 @@
 // Groups that begin as others did before, and are held as soon as those were steady.
 
+#include "sim/base/error.hpp"
 #include "sim/network/packet/steady.hpp"
 
 #include <algorithm>
@@ -72,7 +73,9 @@ void Steady::begin_group(std::vector<std::uint32_t> flows) {
 void Steady::recall(std::uint32_t slot) {
     const Plan plan = std::move(plans_[slot]);
     plans_.give(slot);
+    ORRERY_ASSERT(phases_.find(plan.key) != nullptr);
     const Phases::Known& known = *phases_.find(plan.key);
+    ORRERY_ASSERT(known.rates.size() == plan.flows.size());
     Group group;
     for (std::size_t i = 0; i < plan.flows.size(); ++i) {
         const Track& track = tracks_[plan.flows[i]];

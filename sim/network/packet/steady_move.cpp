@@ -1,5 +1,6 @@
 // Groups that are held, and what moves when they go on.
 
+#include "sim/base/error.hpp"
 #include "sim/network/packet/steady.hpp"
 
 #include <algorithm>
@@ -41,6 +42,7 @@ void Steady::hold(std::vector<Group> some) {
     if (some.empty()) {
         return;
     }
+    ORRERY_ASSERT(std::all_of(some.begin(), some.end(), [&](const Group& one) { return one.until > clock_.now; }));
     for (Group& group : some) {
         group.since = clock_.now;
         group.held = true;
@@ -77,6 +79,7 @@ void Steady::go_on_all() {
 
 void Steady::go_on_now(std::uint32_t slot) {
     const Group group = std::move(held_[slot]);
+    ORRERY_ASSERT(group.held && group.since <= clock_.now);
     held_[slot] = Group();
     const std::int64_t time = clock_.now - group.since;
     move_flows(group, static_cast<double>(time));
@@ -216,6 +219,7 @@ double Steady::answers_of(const Group& group) const {
         // Of few packets each, many are not answered yet.
         received -= tracks_[id].together ? flow.untold : 0;
         const std::uint32_t port = tracks_[id].ways.back.front();
+        ORRERY_ASSERT(ports_.counts(port).control >= since_[port].counts.control);
         sent[port] = ports_.counts(port).control - since_[port].counts.control;
     }
     double all = 0;

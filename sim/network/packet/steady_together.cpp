@@ -11,6 +11,7 @@
 // each other than without skipping. What begins as such a group did is observed anew.
 // Source: Efron and Morris, "Stein's estimation rule and its competitors: an empirical Bayes approach", JASA 68 (1973).
 
+#include "sim/base/error.hpp"
 #include "sim/network/packet/steady.hpp"
 
 #include <algorithm>
@@ -69,6 +70,7 @@ std::int64_t Steady::judge_together(const Group& group) {
         for (std::size_t k = 1; k < 4; ++k) {
             const auto later = std::upper_bound(past.begin(), past.end(), now - static_cast<double>(k) * length + 1,
                                                 [](double at, const Snapshot& one) { return at < one.at; });
+            ORRERY_ASSERT(later != past.begin());
             ends[k] = static_cast<std::size_t>(later - past.begin()) - 1;
         }
         if (ends[0] > ends[1] && ends[1] > ends[2] && ends[2] > ends[3]) {
@@ -77,6 +79,7 @@ std::int64_t Steady::judge_together(const Group& group) {
             }
         }
     }
+    ORRERY_ASSERT(best.rates.empty() || best.rates.size() == group.flows.size());
     double most = best.most;
     for (std::size_t i = 0; i < best.rates.size(); ++i) {
         Track& track = tracks_[group.flows[i]];
@@ -91,6 +94,7 @@ std::int64_t Steady::judge_together(const Group& group) {
         return 0;
     }
     // Whole packets of flows at the mean rate.
+    ORRERY_ASSERT(best.mean > 0);
     const double packet = setup_.full / best.mean;
     most = most < packet ? most : std::ceil(std::floor(most / packet) * packet);
     // What chance adds to a NIC's flows in that time, they are held without: it grows with the root of time.

@@ -1,5 +1,6 @@
 #include "sim/network/packet/watchdog.hpp"
 
+#include "sim/base/error.hpp"
 #include "sim/base/time.hpp"
 
 namespace orrery::network::packet {
@@ -36,6 +37,7 @@ void Watchdog::arm(std::uint32_t lane, Record& record) {
 
 void Watchdog::look(std::uint32_t lane) {
     Record& record = records_[lane];
+    ORRERY_ASSERT(record.armed);
     record.armed = false;
     const std::int64_t time = record.storming ? restoration_ : detection_;
     if (record.asked == record.storming || clock_.now - record.since < time) {
