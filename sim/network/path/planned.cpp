@@ -8,6 +8,7 @@
 // Limits: sizes are taken as equal; in a fat tree core switches are taken in turn. Sources: König, Math. Ann. 77, 1916.
 // Validated by tests/sim/network/packet_paths_test.cpp.
 
+#include "sim/base/error.hpp"
 #include "sim/network/path/path.hpp"
 
 #include <algorithm>
@@ -38,6 +39,7 @@ std::vector<std::uint32_t> colour_edges(const std::vector<Edge>& edges, std::uin
         std::uint32_t colour = 0;
         while (slot(table, vertex, colour) != kNone) {
             ++colour;
+            ORRERY_ASSERT(colour < colours);
         }
         return colour;
     };
@@ -66,6 +68,7 @@ std::vector<std::uint32_t> colour_edges(const std::vector<Edge>& edges, std::uin
             slot(at_from, edges[c].from, of_edge[c]) = c;
             slot(at_to, edges[c].to, of_edge[c]) = c;
         }
+        ORRERY_ASSERT(slot(at_from, edges[e].from, a) == kNone && slot(at_to, edges[e].to, a) == kNone);
         of_edge[e] = a;
         slot(at_from, edges[e].from, a) = e;
         slot(at_to, edges[e].to, a) = e;
@@ -127,6 +130,8 @@ class Planned final : public PathChooser {
         return entropies;
     }
     void left(std::uint32_t from_leaf, std::uint32_t to_leaf, std::uint32_t entropy) override {
+        ORRERY_ASSERT(up_[from_leaf * paths_.spines + paths_.lane(entropy)] > 0);
+        ORRERY_ASSERT(down_[to_leaf * paths_.spines + paths_.lane(entropy)] > 0);
         --up_[from_leaf * paths_.spines + paths_.lane(entropy)];
         --down_[to_leaf * paths_.spines + paths_.lane(entropy)];
     }

@@ -1,3 +1,4 @@
+#include "sim/base/error.hpp"
 #include "sim/network/path/oblivious.hpp"
 
 #include <array>
@@ -43,11 +44,13 @@ class Reps final : public Oblivious {
         if (buffer.frozen ? buffer.count == 0 : buffer.unused == 0) {
             return fresh(path);
         }
+        ORRERY_ASSERT(buffer.unused <= buffer.count);
         std::uint8_t& at = buffer.next_frozen;
         const std::uint32_t slot = buffer.frozen ? at : (buffer.head + kLength - buffer.unused) % kLength;
         if (buffer.frozen) {
             at = static_cast<std::uint8_t>((at + 1U) % buffer.count);
         }
+        ORRERY_ASSERT(buffer.frozen || buffer.valid[slot]);
         buffer.unused = static_cast<std::uint8_t>(buffer.unused - (buffer.valid[slot] ? 1 : 0));
         buffer.valid[slot] = false;
         return buffer.values[slot];

@@ -1,3 +1,4 @@
+#include "sim/base/error.hpp"
 #include "sim/network/path/path.hpp"
 
 namespace orrery::network::packet {
@@ -14,6 +15,7 @@ class Spray final : public PathChooser {
     void begin(const PathSet& paths) override {
         for (std::uint32_t i = 0; i < paths.spines * paths.cores; ++i) {
             entropies_.push_back(paths.entropy(i % paths.spines, i / paths.spines));
+            ORRERY_ASSERT(paths.lane(entropies_.back()) == i % paths.spines);
         }
     }
     [[nodiscard]] std::uint32_t pick(std::uint32_t, FlowPath& path, std::int64_t) override {

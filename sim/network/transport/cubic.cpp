@@ -1,3 +1,4 @@
+#include "sim/base/error.hpp"
 #include "sim/base/math.hpp"
 #include "sim/network/transport/transport.hpp"
 
@@ -39,6 +40,7 @@ class Cubic final : public Transport {
             state.last_max = std::max(state.last_max, segments);
             state.k = pow_pinned((state.last_max - segments) / own_.c, 1.0 / 3);
         }
+        ORRERY_ASSERT(ack.now >= state.epoch);
         const double arrived = ack.bytes / run_.packet;
         // RFC 9438, 4.2 and 4.3: where the cubic will be a round trip from now, and at least what Reno would have.
         const double t = static_cast<double>(ack.now - state.epoch + ack.delay) * 1e-12 - state.k;

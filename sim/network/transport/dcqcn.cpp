@@ -1,3 +1,4 @@
+#include "sim/base/error.hpp"
 #include "sim/network/transport/transport.hpp"
 
 namespace orrery::network::packet {
@@ -106,6 +107,7 @@ class Dcqcn final : public Transport {
     void on_notification(CongestionState& flow, std::int64_t now) const override {
         auto& state = flow.as<State>();
         decay(state, now - 1);  // a notification comes before a timer of its instant
+        ORRERY_ASSERT(state.alpha >= 0 && state.alpha <= 1);
         if (own_.clamp || state.raised) {
             state.target = flow.rate;
             state.raised = false;
@@ -120,6 +122,7 @@ class Dcqcn final : public Transport {
     }
     void on_timer(CongestionState& flow, std::int64_t now) const override {
         auto& state = flow.as<State>();
+        ORRERY_ASSERT(flow.timer == state.rate_due);
         while (state.rate_due <= now) {
             ++state.timer_steps;
             state.rate_due += to_ps(own_.rate_timer);

@@ -1,3 +1,4 @@
+#include "sim/base/error.hpp"
 #include "sim/network/transport/transport.hpp"
 
 namespace orrery::network::packet {
@@ -34,6 +35,7 @@ class Dctcp final : public Transport {
             flow.window += run_.packet * ack.bytes / flow.window;
         }
         if (ack.cumulative >= state.window_end && state.acked > 0) {
+            ORRERY_ASSERT(state.marked <= state.acked && ack.cumulative <= ack.next);
             state.alpha = (1 - own_.g) * state.alpha + own_.g * state.marked / state.acked;
             if (state.marked > 0) {
                 flow.window *= 1 - state.alpha / 2;

@@ -1,3 +1,4 @@
+#include "sim/base/error.hpp"
 #include "sim/network/path/path.hpp"
 #include "sim/network/transport/transport.hpp"
 
@@ -65,6 +66,7 @@ class Falcon final : public Transport {
     }
     void start(CongestionState& flow) const override {
         auto& state = flow.begin<State>();
+        ORRERY_ASSERT(paths() <= kMostPaths);
         for (std::uint32_t i = 0; i < paths(); ++i) {
             state.window[i] = run_.max_window / run_.packet / paths();
         }
@@ -117,6 +119,7 @@ class Falcon final : public Transport {
     [[nodiscard]] std::uint32_t choose_path(CongestionState& flow,
                                             std::span<const std::uint32_t> under_way) const override {
         auto& state = flow.as<State>();
+        ORRERY_ASSERT(under_way.size() >= paths() && state.last < paths());
         const auto open = [&](std::uint32_t path) { return state.window[path] - under_way[path]; };
         for (std::uint32_t i = 0; i < paths(); ++i) {
             state.last = open(i) > open(state.last) ? static_cast<std::uint8_t>(i) : state.last;
@@ -175,6 +178,7 @@ class Falcon final : public Transport {
         if (state.acked[path] < window) {
             return;
         }
+        ORRERY_ASSERT(state.loaded[path] <= state.acked[path]);
         const bool loaded = state.loaded[path] >= kLoadedShare * state.acked[path];
         state.rounds[path] = static_cast<std::uint8_t>(loaded ? state.rounds[path] + 1 : 0);
         if (state.rounds[path] >= own_.plb) {

@@ -1,3 +1,4 @@
+#include "sim/base/error.hpp"
 #include "sim/network/transport/transport.hpp"
 
 namespace orrery::network::packet {
@@ -77,6 +78,7 @@ class Hpcc final : public Transport {
         double most = 0;
         double over = 0;
         for (const LinkLoad& link : links) {
+            ORRERY_ASSERT(link.elapsed > 0 && link.capacity > 0);
             const double sending = link.sent / (link.elapsed * 1e-12) / link.capacity;
             const double load = link.waiting / (link.capacity * run_.base_rtt * 1e-12) + sending;
             if (load > most) {

@@ -1,3 +1,4 @@
+#include "sim/base/error.hpp"
 #include "sim/network/transport/transport.hpp"
 
 #include <fmt/format.h>
@@ -76,6 +77,7 @@ class Infiniband final : public Transport {
     }
     void on_timer(CongestionState& flow, std::int64_t now) const override {
         auto& state = flow.as<State>();
+        ORRERY_ASSERT(state.ccti >= least() && state.ccti <= std::max(own_.limit, least()));
         for (; flow.timer <= now && state.ccti > least(); flow.timer += timer()) {
             --state.ccti;
         }

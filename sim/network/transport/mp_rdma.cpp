@@ -1,3 +1,4 @@
+#include "sim/base/error.hpp"
 #include "sim/network/transport/transport.hpp"
 
 namespace orrery::network::packet {
@@ -62,12 +63,14 @@ class MpRdma final : public Transport {
         flow.window = clamp_window(own_.initial > 0 ? own_.initial * run_.packet : product);
     }
     void on_ack(CongestionState& flow, const Acknowledged& ack) const override {
+        ORRERY_ASSERT(flow.window >= run_.packet);
         flow.window += ack.marked ? -ack.bytes / 2 : run_.packet * ack.bytes / flow.window;
         flow.window -= ack.late ? run_.packet : 0;
         flow.window = clamp_window(flow.window);
     }
     void on_loss(CongestionState& flow, const Lost& lost) const override {
         auto& state = flow.as<State>();
+        ORRERY_ASSERT(lost.cumulative <= lost.next);
         if (lost.cumulative >= state.recover) {
             flow.window = clamp_window(flow.window / 2);
             state.recover = lost.next;

@@ -1,3 +1,4 @@
+#include "sim/base/error.hpp"
 #include "sim/network/transport/transport.hpp"
 
 namespace orrery::network::packet {
@@ -44,6 +45,7 @@ class Multipath final : public Transport {
         const double goal = own_.target > 0 ? own_.target * 1e12 : 0.75 * run_.base_rtt;
         const double queueing = std::max(0.0, static_cast<double>(ack.delay) - run_.base_rtt);
         state.mean_delay += (queueing - state.mean_delay) / 16;
+        ORRERY_ASSERT(flow.window >= run_.packet && ack.now >= state.last_decrease);
         const double share = run_.packet * ack.bytes / flow.window;
         if (!ack.marked) {
             flow.window += queueing < goal ? own_.increase * share * (goal - queueing) / goal : own_.fair * share;

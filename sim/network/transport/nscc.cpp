@@ -1,3 +1,4 @@
+#include "sim/base/error.hpp"
 #include "sim/network/transport/transport.hpp"
 
 namespace orrery::network::packet {
@@ -60,6 +61,7 @@ class Nscc final : public Transport {
             decrease(flow, ack.now);
         }
         bound(flow);
+        ORRERY_ASSERT(ack.now >= state.adjusted && state.received >= 0);
         const auto since = static_cast<double>(ack.now - state.adjusted);
         if (state.received > 8 * run_.packet || since > run_.base_rtt) {
             flow.window += state.increase / flow.window;
@@ -148,6 +150,7 @@ class Nscc final : public Transport {
         auto& state = flow.as<State>();
         state.fast = false;
         state.early = 0;
+        ORRERY_ASSERT(now >= state.decreased);
         if (state.mean_delay > target() && static_cast<double>(now - state.decreased) > state.base) {
             flow.window *= std::max(1 - 0.8 * (state.mean_delay - target()) / state.mean_delay, 0.5);
             state.decreased = now;

@@ -1,3 +1,4 @@
+#include "sim/base/error.hpp"
 #include "sim/network/transport/transport.hpp"
 
 namespace orrery::network::packet {
@@ -38,6 +39,7 @@ class Srd final : public Transport {
         state.least = std::min(state.least, delay);
         state.delays += delay * ack.bytes;
         state.arrived += ack.bytes;
+        ORRERY_ASSERT(ack.now >= state.since);
         const auto elapsed = static_cast<double>(ack.now - state.since);
         if (state.since == 0) {  // the first one of a period counts from here
             state.since = ack.now;
@@ -89,6 +91,7 @@ class Srd final : public Transport {
     // Never less than a packet in so many round trips and never more than the NIC sends.
     void set(CongestionState& flow, double rate) const {
         const auto& state = flow.as<State>();
+        ORRERY_ASSERT(state.least > 0);
         flow.rate = std::clamp(rate, run_.packet / state.least * 1e12 / kSlowest, run_.line_rate);
         flow.window = clamp_window(kInFlight * flow.rate * state.least * 1e-12 + run_.packet);
     }

@@ -1,3 +1,4 @@
+#include "sim/base/error.hpp"
 #include "sim/network/transport/transport.hpp"
 
 namespace orrery::network::packet {
@@ -42,6 +43,7 @@ class STrack final : public Transport {
             state.arriving = 0;
             state.since = ack.now;
         }
+        ORRERY_ASSERT(ack.now >= state.since && state.arriving >= 0);
         state.delay = ack.delay;
         const double goal = own_.target > 0 ? own_.target * 1e12 : 1.5 * run_.base_rtt;
         const auto late = static_cast<double>(ack.delay);
@@ -66,6 +68,7 @@ class STrack final : public Transport {
     }
     void on_timeout(CongestionState& flow, const Lost& lost) const override {
         flow.window = run_.packet;
+        ORRERY_ASSERT(lost.now >= flow.as<State>().last_decrease);
         flow.as<State>().last_decrease = lost.now;
     }
     void shift(CongestionState& flow, const Shift& by) const override {

@@ -1,3 +1,4 @@
+#include "sim/base/error.hpp"
 #include "sim/network/transport/transport.hpp"
 
 namespace orrery::network::packet {
@@ -54,6 +55,7 @@ class Swift final : public Transport {
     }
     void on_timeout(CongestionState& flow, const Lost& lost) const override {
         flow.window = run_.packet;
+        ORRERY_ASSERT(lost.now >= flow.as<State>().last_decrease);
         flow.as<State>().last_decrease = lost.now;
     }
     void shift(CongestionState& flow, const Shift& by) const override {

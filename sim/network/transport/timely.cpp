@@ -1,3 +1,4 @@
+#include "sim/base/error.hpp"
 #include "sim/network/transport/transport.hpp"
 
 namespace orrery::network::packet {
@@ -72,6 +73,7 @@ class Timely final : public Transport {
     };
     void complete(CongestionState& flow, double rtt) const {
         auto& state = flow.as<State>();
+        ORRERY_ASSERT(state.previous > 0 && flow.rate > 0 && flow.rate <= run_.line_rate);
         state.difference = (1 - own_.alpha) * state.difference + own_.alpha * (rtt - state.previous);
         const double gradient = state.difference / (own_.min_rtt > 0 ? own_.min_rtt * 1e12 : run_.base_rtt);
         state.falling = gradient < 0 ? state.falling + 1 : 0;
