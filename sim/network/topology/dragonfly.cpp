@@ -4,6 +4,7 @@
 // and 4 (minimal routing; Valiant's, by way of a random third group; UGAL, which chooses between the two by its queues).
 // Global links of a group go to the other groups in turn, so that each pair of groups has the same number of them.
 
+#include "sim/base/error.hpp"
 #include "sim/network/topology/routed.hpp"
 #include "sim/network/topology/shape.hpp"
 
@@ -68,6 +69,7 @@ class Dragonfly final : public RoutedTopology {
         first_global_ = static_cast<std::uint32_t>(links_.size());
         for (std::uint32_t group = 0; group < groups_; ++group) {
             for (std::uint32_t j = 0; j < copies_ * (groups_ - 1); ++j) {
+                ORRERY_ASSERT(landing(group, j) < groups_ * routers_ && landing(group, j) / routers_ != group);
                 add_link({gateway(group, j), landing(group, j), global, own.global_latency});
             }
         }
@@ -91,6 +93,7 @@ class Dragonfly final : public RoutedTopology {
     [[nodiscard]] LinkSet next_links(std::uint32_t at, std::uint32_t to, std::uint32_t entropy) const override {
         const std::uint32_t group = at / routers_;
         const std::uint32_t last = to / routers_;
+        ORRERY_ASSERT(at != to && group < groups_ && last < groups_);
         LinkSet out;
         if (group == last) {
             out.add(local_link(at, to));
@@ -127,6 +130,7 @@ class Dragonfly final : public RoutedTopology {
         const auto length = [&](std::uint32_t j) {
             return (gateway(group, j) == at ? 0 : 1) + (to == kAnywhere || landing(group, j) == to ? 0 : 1);
         };
+        ORRERY_ASSERT(copies_ > 0 && target != group);
         int shortest = 2;
         for (std::uint32_t copy = 0; copy < copies_; ++copy) {
             shortest = std::min(shortest, length(copy * (groups_ - 1) + offset));

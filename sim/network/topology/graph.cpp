@@ -207,6 +207,7 @@ class GraphTopology final : public RoutedTopology {
                 continue;
             }
             const LinkSet next = next_links(at, to, 0);
+            ORRERY_ASSERT(next.size() > 0 && std::isfinite(distances_[first + at]));
             double sum = 0;
             for (std::uint32_t i = 0; i < next.size(); ++i) {
                 sum += weight(next[i], to);

@@ -1,5 +1,6 @@
 #include "sim/network/topology/joined.hpp"
 
+#include "sim/base/error.hpp"
 #include "sim/base/random.hpp"
 #include "sim/network/topology/shape.hpp"
 #include "sim/network/topology/tree.hpp"
@@ -58,6 +59,7 @@ JoinedFabrics::Place JoinedFabrics::place_of(std::uint32_t nic) const {
     }
     std::size_t i = parts_.size() - 2;
     while (parts_[i].first_node > node) {
+        ORRERY_ASSERT(i > 0);
         --i;
     }
     // A node with fewer NICs than others leaves those that it does not have unused.
@@ -67,6 +69,7 @@ JoinedFabrics::Place JoinedFabrics::place_of(std::uint32_t nic) const {
 const JoinedFabrics::Part& JoinedFabrics::part_of_switch(std::uint32_t number) const {
     std::size_t i = parts_.size() - 1;
     while (parts_[i].first_switch > number) {
+        ORRERY_ASSERT(i > 0);
         --i;
     }
     return parts_[i];
@@ -85,6 +88,7 @@ std::string JoinedFabrics::switch_name(std::uint32_t number) const {
 std::string JoinedFabrics::resource_name(std::uint32_t resource) const {
     std::size_t i = parts_.size() - 1;
     while (parts_[i].first_link > resource) {
+        ORRERY_ASSERT(i > 0);
         --i;
     }
     return parts_[i].name + ": " + parts_[i].topology->resource_name(resource - parts_[i].first_link);
@@ -103,6 +107,7 @@ bool JoinedFabrics::joined(std::uint32_t nic, std::uint32_t other) const {
 
 LinkSet JoinedFabrics::next_links(std::uint32_t at, std::uint32_t to, std::uint32_t entropy) const {
     const Part& part = part_of_switch(at);
+    ORRERY_ASSERT(&part == &part_of_switch(to));
     const std::uint32_t own_at = at - part.first_switch;
     const std::uint32_t own_to = to - part.first_switch;
     const LinkSet own =

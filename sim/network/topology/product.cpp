@@ -1,5 +1,6 @@
 #include "sim/network/topology/product.hpp"
 
+#include "sim/base/error.hpp"
 #include "sim/network/topology/shape.hpp"
 
 #include <algorithm>
@@ -59,6 +60,7 @@ void ProductTopology::add_dimension(std::size_t d) {
     Table& table = tables_[d];
     const std::uint32_t n = dimension.size;
     const std::uint32_t lines = nodes_ / n;
+    ORRERY_ASSERT(lines * n == nodes_);
     const auto add = [&](std::uint32_t of_line) {
         const auto first = static_cast<std::uint32_t>(capacities_.size());
         capacities_.resize(capacities_.size() + static_cast<std::size_t>(lines) * of_line, dimension.rate);
@@ -87,6 +89,7 @@ void ProductTopology::add_dimension(std::size_t d) {
 SwitchLink ProductTopology::link(std::uint32_t number) const {
     std::size_t d = dimensions_.size() - 1;
     while (tables_[d].first_link > number) {
+        ORRERY_ASSERT(d > 0);
         --d;
     }
     const ProductDimension& dimension = dimensions_[d];
@@ -123,6 +126,7 @@ SwitchLink ProductTopology::link(std::uint32_t number) const {
 LinkTurn ProductTopology::turn(std::uint32_t number) const {
     std::size_t d = dimensions_.size() - 1;
     while (tables_[d].first_link > number) {
+        ORRERY_ASSERT(d > 0);
         --d;
     }
     LinkTurn out{static_cast<std::uint16_t>(d), false};
@@ -156,6 +160,7 @@ LinkSet ProductTopology::next_links(std::uint32_t at, std::uint32_t to, std::uin
         std::size_t d = 0;
         while (dimensions_[d].kind != DimensionKind::crossbar || at < tables_[d].first_switch ||
                at >= tables_[d].first_switch + nodes_ / dimensions_[d].size) {
+            ORRERY_ASSERT(d + 1 < dimensions_.size());
             ++d;
         }
         out.add(tables_[d].second_link + (at - tables_[d].first_switch) * dimensions_[d].size + place(to, d));
@@ -163,6 +168,7 @@ LinkSet ProductTopology::next_links(std::uint32_t at, std::uint32_t to, std::uin
     }
     std::size_t d = 0;
     while (place(at, d) == place(to, d)) {
+        ORRERY_ASSERT(d + 1 < dimensions_.size());
         ++d;
     }
     const ProductDimension& dimension = dimensions_[d];

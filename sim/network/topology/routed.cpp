@@ -1,5 +1,6 @@
 #include "sim/network/topology/routed.hpp"
 
+#include "sim/base/error.hpp"
 #include "sim/base/random.hpp"
 
 #include <algorithm>
@@ -105,6 +106,7 @@ double RoutedTopology::add_spread(Route& route, std::uint32_t first, std::uint32
                     all += weight(next[i], to);
                 }
                 for (std::uint32_t i = 0; i < next.size(); ++i) {
+                    ORRERY_ASSERT(all > 0);
                     const double each = share * weight(next[i], to) / all;
                     const SwitchLink taken = link(next[i]);
                     latency += each * taken.latency;

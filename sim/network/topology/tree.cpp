@@ -1,5 +1,6 @@
 #include "sim/network/topology/tree.hpp"
 
+#include "sim/base/error.hpp"
 #include "sim/base/random.hpp"
 #include "sim/network/topology/shape.hpp"
 
@@ -102,6 +103,7 @@ void TreeTopology::route(Route& route, std::uint32_t first, std::uint32_t from_n
                          PathChoice choice, std::uint64_t hash) const {
     const std::uint32_t leaf_a = leaf_of_nic(from_nic);
     const std::uint32_t leaf_b = leaf_of_nic(to_nic);
+    ORRERY_ASSERT(leaf_a < leaves_ && leaf_b < leaves_);
     std::uint32_t hops = 2;
     if (leaf_a != leaf_b) {
         const bool across_pods = pod_of_leaf(leaf_a) != pod_of_leaf(leaf_b);
@@ -149,6 +151,7 @@ LinkSet TreeTopology::next_links(std::uint32_t at, std::uint32_t leaf) const {
         }
     } else {
         const std::uint32_t core = at - leaves_ - spines_;
+        ORRERY_ASSERT(core < cores_);
         const std::uint32_t spine = pod_of_leaf(leaf) * spines_per_pod_ + core / cores_per_spine_;
         add(spine_down_ + spine * cores_per_spine_ + core % cores_per_spine_, 1);
     }
@@ -201,6 +204,7 @@ std::vector<std::uint32_t> TreeTopology::ample_bundles(std::span<const double> n
     std::vector<double> of_pod(pods_, 0);
     for (std::uint32_t nic = 0; nic < nics.size(); ++nic) {
         const std::uint32_t leaf = leaf_of_nic(nic);
+        ORRERY_ASSERT(leaf < leaves_ && pod_of_leaf(leaf) < pods_);
         of_leaf[leaf] += nics[nic];
         of_pod[pod_of_leaf(leaf)] += nics[nic];
     }
@@ -236,6 +240,7 @@ std::string TreeTopology::resource_name(std::uint32_t resource) const {
         tables.push_back({pod_up_bundle_, "uplinks of pod "});
         tables.push_back({pod_down_bundle_, "downlinks of pod "});
     }
+    ORRERY_ASSERT(resource < capacities_.size());
     const Table* best = tables.data();
     for (const Table& table : tables) {
         if (table.first <= resource && table.first >= best->first) {
