@@ -1,5 +1,7 @@
 #include "workloads/serving/cluster/admission.hpp"
 
+#include "sim/base/error.hpp"
+
 #include <algorithm>
 
 namespace orrery::serving {
@@ -35,6 +37,7 @@ void Admission::arrives(const Request& request, std::uint64_t id) {
         return accounts_.refuse(request, id);
     }
     const std::uint32_t index = replica.state.add(here, id);
+    ORRERY_ASSERT(replica.state.sequence(index).id == id && here.output <= request.output);
     replica.state.sequence(index).then = request.output - here.output;
     if (replica.pool.role == Role::decode) {
         replica.state.mark_foreign(index);
@@ -65,6 +68,7 @@ bool Admission::within_budget() const {
 
 void Admission::retry(Sequence sequence) {
     const std::uint32_t total = sequence.output + sequence.then;
+    ORRERY_ASSERT(sequence.generated <= total);
     const bool copied = spec_.faults.restores && sequence.cached > 0;
     Routes& routes = copied && sequence.decoding() && !routing_.decoders.empty() ? routing_.decoders : routing_.entries;
     const std::uint32_t chosen = routes.choose(sequence.id, sequence.session, sequence.content, sequence.needed());

@@ -1,5 +1,7 @@
 #include "workloads/serving/cluster/autoscaler.hpp"
 
+#include "sim/base/error.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -19,6 +21,7 @@ Autoscaler::Autoscaler(const ServiceSpec& spec, Fleet& fleet, Routing& routing, 
         }
         first += pool.replicas;
     }
+    ORRERY_ASSERT(first == fleet.size());
     routing.update();
 }
 
@@ -44,6 +47,7 @@ void Autoscaler::wanted(std::uint32_t index) {
 }
 
 void Autoscaler::started(std::uint32_t index) {
+    ORRERY_ASSERT(fleet_[index].power == Power::starting);
     fleet_[index].power = Power::on;
     fleet_[index].idle_since = now();
     routing_.update();
@@ -84,6 +88,7 @@ void Autoscaler::look(std::uint32_t index) {
     if (frontend_.all_settled()) {
         return;
     }
+    ORRERY_ASSERT(on <= running && running <= pool.spec->replicas);
     const std::uint32_t wanted = wanted_by_load(pool, outstanding, arrived);
     const auto each = [&](Power power, auto change) {
         for (std::uint32_t i = pool.first; i < pool.first + pool.spec->replicas && running < wanted; ++i) {
@@ -113,6 +118,7 @@ void Autoscaler::look(std::uint32_t index) {
 
 void Autoscaler::start(std::uint32_t index) {
     Replica& replica = fleet_[index];
+    ORRERY_ASSERT(replica.power == Power::off);
     replica.power = Power::starting;
     since_[index] = now();
     ++result_.starts;
@@ -126,6 +132,7 @@ void Autoscaler::start(std::uint32_t index) {
 
 void Autoscaler::stop(std::uint32_t index) {
     Replica& replica = fleet_[index];
+    ORRERY_ASSERT(replica.power == Power::draining && since_[index] <= now());
     replica.power = Power::off;
     replica.state.reset();
     gpu_s_ += (now() - since_[index]).seconds() * replica.pool.gpus;

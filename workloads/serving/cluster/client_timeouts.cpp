@@ -1,5 +1,7 @@
 #include "workloads/serving/cluster/client_timeouts.hpp"
 
+#include "sim/base/error.hpp"
+
 namespace orrery::serving {
 
 void ClientTimeouts::start(std::uint64_t request) {
@@ -13,6 +15,7 @@ void ClientTimeouts::start(std::uint64_t request) {
 }
 
 void ClientTimeouts::on_done(std::uint64_t, Dispatcher&) {
+    ORRERY_ASSERT(!deadlines_.empty() && deadlines_.front().first <= now());
     const std::uint64_t request = deadlines_.front().second;
     deadlines_.pop_front();
     cancel(request);

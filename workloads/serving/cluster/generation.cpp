@@ -1,5 +1,7 @@
 #include "workloads/serving/cluster/generation.hpp"
 
+#include "sim/base/error.hpp"
+
 #include <algorithm>
 
 namespace orrery::serving {
@@ -12,6 +14,7 @@ void Generation::batch_ends(std::uint32_t index, const Batch& batch, SimTime now
         Sequence& sequence = state.sequence(item.sequence);
         const std::uint32_t drafted = state.drafts(sequence);
         sequence.cached = item.context;
+        ORRERY_ASSERT(sequence.cached <= sequence.needed());
         if (sequence.cached == sequence.needed() && !sequence.abandoned) {
             accounts_.token(sequence);
             for (std::uint32_t more = drafted > 0 ? accept(drafted, sequence) : 0; more > 0; --more) {

@@ -232,6 +232,7 @@ void Lifecycle::stop(std::uint32_t id) {
     const bool hangs = kind == FaultKind::hang || is_silent(breakages_[id].fault);
     const double delay = hangs ? recovery.timeout_s : kind == FaultKind::corruption ? 0 : recovery.detection_s;
     for (const std::uint32_t replica : breakages_[id].replicas) {
+        ORRERY_ASSERT(!units_[replica].down);
         units_[replica] = {true, now()};
         fleet_[replica].corrupt = false;
         ++result_.failures;
@@ -335,6 +336,7 @@ void Lifecycle::renew(const Place& place) {
 
 void Lifecycle::started(std::uint32_t replica) {
     Unit& unit = units_[replica];
+    ORRERY_ASSERT(unit.down && unit.since <= now());
     unit.down = false;
     result_.downs.push_back({replica, unit.since, now()});
     ++result_.recoveries;
@@ -391,6 +393,7 @@ void Lifecycle::apply(std::uint32_t index) {
     Replica& replica = fleet_[index];
     const auto stages = static_cast<std::uint32_t>(replica.stages.size());
     const std::uint32_t gpus = replica.pool.gpus / stages;
+    ORRERY_ASSERT(gpus * stages == replica.pool.gpus);
     std::vector<Replica::Impairment> impaired(stages);
     for (const Impairments::Active& one : impairments_.active()) {
         const Fault& fault = one.fault;
@@ -440,6 +443,7 @@ void Lifecycle::finish(SimTime from, SimTime to) {
         }
     }
     for (const DownRecord& one : result_.downs) {
+        ORRERY_ASSERT(one.start <= one.end);
         result_.down_s += within(one.start, one.end);
     }
     for (const auto& [start, end] : outages_) {

@@ -1,5 +1,7 @@
 #include "workloads/serving/cluster/live_feed.hpp"
 
+#include "sim/base/error.hpp"
+
 #include <algorithm>
 
 namespace orrery::serving {
@@ -19,6 +21,7 @@ void LiveFeed::on_done(std::uint64_t, Dispatcher&) {
 void LiveFeed::step() {
     report();
     const SimTime until = live_->await(now(), frontend_.idle());
+    ORRERY_ASSERT(until > now());
     for (const std::uint64_t request : live_->take_left()) {
         timeouts_.cancel(request);
     }
@@ -33,6 +36,7 @@ void LiveFeed::report() {
     load.at = now();
     for (std::uint32_t i = 0; i < fleet_.size(); ++i) {
         const EngineState& state = fleet_[i].state;
+        ORRERY_ASSERT(state.all_outstanding() >= state.running.size() + state.in_flight());
         load.running += state.running.size() + state.in_flight();
         load.waiting += state.all_outstanding() - state.running.size() - state.in_flight();
         load.used_blocks += state.used_blocks();

@@ -1,5 +1,7 @@
 #include "workloads/serving/cluster/mixing.hpp"
 
+#include "sim/base/error.hpp"
+
 namespace orrery::serving {
 
 namespace {
@@ -50,6 +52,7 @@ bool Mixing::keeps(std::uint32_t index, std::uint32_t id) {
     if (kv_transfers_.under_way(index, id) || !kv_transfers_.decoders_are_full() || !state.reserve(id, whole)) {
         return false;
     }
+    ORRERY_ASSERT(sequence.then > 0);
     sequence.output += sequence.then;
     sequence.then = 0;
     state.mark_foreign(id);

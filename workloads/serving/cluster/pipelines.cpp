@@ -40,12 +40,14 @@ void Pipelines::on_done(std::uint64_t packed, Dispatcher&) {
     }
     switch (what) {
         case What::swap:
+            ORRERY_ASSERT(entry.loads > 0);
             if (--entry.loads == 0) {
                 result_.swap_stall_s += (now() - entry.planned).seconds();
                 enter(index, id);
             }
             return;
         case What::activation:
+            ORRERY_ASSERT(entry.stage + 1 < replica.stages.size());
             if (PipelineStage& stage = replica.stages[++entry.stage]; stage.busy) {
                 stage.queue.push_back(id);
             } else {
@@ -278,6 +280,7 @@ void Pipelines::leave(std::uint32_t index, std::uint32_t id) {
     Replica& replica = fleet_[index];
     const std::uint32_t at = replica.in_flight[id].stage;
     PipelineStage& stage = replica.stages[at];
+    ORRERY_ASSERT(stage.busy);
     if (InFlightBatch& entry = replica.in_flight[id]; entry.activity.valid()) {
         result_.busy_s += (now() - entry.started).seconds() / static_cast<double>(replica.stages.size());
         dispatcher_->resources().release(entry.activity);
@@ -331,6 +334,7 @@ void Pipelines::end(std::uint32_t index, std::uint32_t id) {
     }
     generation_.batch_ends(index, replica.in_flight[id].batch, now());
     replica.free_in_flight.push_back(id);
+    ORRERY_ASSERT(replica.under_way > 0);
     if (--replica.under_way == 0) {
         result_.in_flight_s += (now() - replica.busy_since).seconds();
         replica.idle_since = now();

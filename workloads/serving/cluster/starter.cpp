@@ -115,6 +115,7 @@ void Starter::on_done(std::uint64_t token, Dispatcher&) {
     const auto part = static_cast<StartPart>(high_of(token));
     result_.start_s.at(high_of(token)) += (now() - start.since).seconds();
     if (part == StartPart::weights && start.from_peer) {
+        ORRERY_ASSERT(sending_[start.peer] > 0);
         --sending_[start.peer];
         start.from_peer = false;
     }

@@ -1,5 +1,7 @@
 #include "workloads/serving/transfer/adapter_loads.hpp"
 
+#include "sim/base/error.hpp"
+
 namespace orrery::serving {
 
 void AdapterLoads::enter(std::uint32_t replica, std::uint32_t sequence) {
@@ -86,6 +88,7 @@ void AdapterLoads::fill(std::uint32_t index) {
 void AdapterLoads::on_done(std::uint64_t token, Dispatcher&) {
     const auto id = static_cast<std::uint32_t>(token);
     Load& load = loads_[id];
+    ORRERY_ASSERT(load.under_way);
     load.under_way = false;
     loads_.give(id);
     if (load.lost) {
@@ -95,6 +98,7 @@ void AdapterLoads::on_done(std::uint64_t token, Dispatcher&) {
     const std::uint32_t adapter = load.adapter;
     EngineState& state = fleet_[index].state;
     state.adapter_loaded(adapter);
+    ORRERY_ASSERT(queues_[index].coming > 0);
     --queues_[index].coming;
     note(index);
     const std::vector<Waiter> waiters = std::move(queues_[index].waiters[adapter]);
@@ -129,6 +133,7 @@ void AdapterLoads::note(std::uint32_t replica) {
     }
     const std::uint32_t coming = queues_[replica].coming;
     const auto slots = static_cast<std::uint32_t>(fleet_[replica].state.adapters_held());
+    ORRERY_ASSERT(coming <= slots);
     result_.adapters.push_back({replica, now(), slots - coming, coming});
 }
 

@@ -73,6 +73,7 @@ void ExpertLoads::bring_next(std::uint32_t replica) {
 void ExpertLoads::begin_layer(std::uint32_t replica) {
     Play& play = *plays_[replica];
     const std::vector<LayerLoads>& loads = *play.loads;
+    ORRERY_ASSERT(play.layer < loads.size());
     for (; play.known < loads.size() && play.known <= play.layer + play.ahead; ++play.known) {
         if (loads[play.known].predicted.all() > 0) {
             play.queue.push_back(play.known);
@@ -120,9 +121,11 @@ void ExpertLoads::on_done(std::uint64_t token, Dispatcher&) {
             }
             return begin_layer(replica);
         case demanded:
+            ORRERY_ASSERT(play.missing > 0);
             --play.missing;
             return go_on_if_ready(replica);
         case predicted:
+            ORRERY_ASSERT(play.transfers > 0 && !play.queue.empty());
             if (--play.transfers == 0) {
                 play.queue.pop_front();
                 bring_next(replica);

@@ -1,5 +1,7 @@
 #include "workloads/serving/transfer/fetch.hpp"
 
+#include "sim/base/error.hpp"
+
 namespace orrery::serving {
 
 bool Fetches::start(std::uint32_t index, std::uint32_t sequence) {
@@ -27,6 +29,7 @@ bool Fetches::start(std::uint32_t index, std::uint32_t sequence) {
         return true;
     }
     const std::uint32_t run = replica.state.limits().copy_blocks;
+    ORRERY_ASSERT(run > 0);
     const auto blocks = static_cast<std::uint64_t>(copied / replica.state.limits().block_bytes + 0.5);
     if (const SimTime calls = replica.calls_time((blocks + run - 1) / run, copied); calls > SimTime()) {
         wait(id, calls);

@@ -1,5 +1,7 @@
 #include "workloads/serving/transfer/kv_restores.hpp"
 
+#include "sim/base/error.hpp"
+
 namespace orrery::serving {
 
 void KvRestores::begin(Dispatcher& dispatcher) {
@@ -12,6 +14,7 @@ void KvRestores::begin(Dispatcher& dispatcher) {
 
 std::optional<std::uint32_t> KvRestores::start(std::uint32_t index, const Sequence& sequence) {
     Replica& replica = fleet_[index];
+    ORRERY_ASSERT(index < links_.size());
     const std::uint32_t here = replica.state.adopt(sequence);
     Sequence& adopted = replica.state.sequence(here);
     adopted.admitted = 0;

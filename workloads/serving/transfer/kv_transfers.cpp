@@ -1,5 +1,7 @@
 #include "workloads/serving/transfer/kv_transfers.hpp"
 
+#include "sim/base/error.hpp"
+
 #include <algorithm>
 
 namespace orrery::serving {
@@ -32,6 +34,7 @@ std::uint32_t KvTransfers::open(std::uint32_t from, std::uint32_t source, std::u
     there.level = 0;
     there.service = 0;
     kv_transfer.target = target.state.adopt(there);
+    ORRERY_ASSERT(!by_source_.contains({from, source}));
     by_source_[{from, source}] = id;
     kv_transfer.has_room = target.state.reserve(kv_transfer.target, target.room_of(there));
     if (kv_transfer.has_room && spec_.transfer == Transfer::layers && spec_.layers > 1) {
@@ -80,6 +83,7 @@ void KvTransfers::prompt_done(std::uint32_t from, std::uint32_t source) {
     there.last_token = done.last_token;
     there.late = done.late;
     there.held = spec_.first_token == FirstToken::decode;
+    ORRERY_ASSERT(!kv_transfer.prompt_done && kv_transfer.from == from && kv_transfer.source == source);
     kv_transfer.prompt_done = true;
     kv_transfer.ready = now();
     if (kv_transfer.has_room) {
@@ -120,6 +124,7 @@ void KvTransfers::on_done(std::uint64_t token, Dispatcher&) {
     const std::uint32_t part = high_of(token);
     const std::uint32_t id = low_of(token);
     KvTransfer& kv_transfer = kv_transfers_[id];
+    ORRERY_ASSERT(kv_transfer.transfers > 0);
     --kv_transfer.transfers;
     if (spec_.timeline) {
         record(kv_transfer, part);

@@ -1,5 +1,7 @@
 #include "workloads/serving/transfer/sequence_loads.hpp"
 
+#include "sim/base/error.hpp"
+
 namespace orrery::serving {
 
 void SequenceLoads::wait(std::uint32_t id, SimTime time) {
@@ -18,6 +20,7 @@ void SequenceLoads::load(std::uint32_t id, ClassId link, double bytes, SimTime l
 void SequenceLoads::on_done(std::uint64_t token, Dispatcher&) {
     const auto id = static_cast<std::uint32_t>(token);
     Load& load = loads_[id];
+    ORRERY_ASSERT(load.pending > 0);
     if (--load.pending > 0) {
         return;
     }
