@@ -122,6 +122,7 @@ double play(const std::vector<LaneOperation>& layer, std::size_t count, std::siz
             }
         }
     }
+    ORRERY_ASSERT(std::all_of(parts.begin(), parts.end(), [&](const Part& one) { return one.at == all && !one.runs; }));
     return now;
 }
 

@@ -113,6 +113,7 @@ GivenStep::GivenStep(const GivenStepSpec& step) : step_(step) {
         }
         seconds_.push_back(point.seconds);
     }
+    ORRERY_ASSERT(seconds_.size() == sequences_.size() * contexts_.size());
 }
 
 std::unique_ptr<StepCost> make_step(const ServingModel& model) {

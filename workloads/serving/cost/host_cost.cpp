@@ -1,5 +1,7 @@
 #include "workloads/serving/cost/host_cost.hpp"
 
+#include "sim/base/error.hpp"
+
 #include <algorithm>
 #include <bit>
 
@@ -87,6 +89,7 @@ std::uint32_t graph_size(const HostSpec& host, std::uint32_t sequences) {
     const std::uint32_t size = sequences < kMultiple || sequences > regular
                                    ? std::bit_ceil(sequences)
                                    : (sequences + kMultiple - 1) / kMultiple * kMultiple;
+    ORRERY_ASSERT(size >= sequences);
     return std::min(size, most);
 }
 

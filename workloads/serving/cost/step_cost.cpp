@@ -1,5 +1,6 @@
 #include "workloads/serving/cost/step_cost.hpp"
 
+#include "sim/base/error.hpp"
 #include "sim/device/device.hpp"
 #include "sim/device/separate_units.hpp"
 
@@ -107,6 +108,7 @@ ModelStep::ModelStep(const ServingModel& model)
       share_(model.layers > 0 ? static_cast<double>(model.layers) / static_cast<double>(model.model.layers) : 1),
       beside_(attends_beside(model, t_)) {
     const std::size_t tensor = model.gpus.size() / model.groups;
+    ORRERY_ASSERT(tensor * model.groups == model.gpus.size());
     tensor_group_.assign(model.gpus.begin(), model.gpus.begin() + static_cast<std::ptrdiff_t>(tensor));
     for (std::size_t first = 0; first < model.gpus.size(); first += tensor) {
         across_groups_.push_back(model.gpus[first]);
@@ -392,6 +394,7 @@ StepWork ModelStep::dense(std::uint32_t tokens, Mode mode) {
     }
     if (known[tokens].seconds < 0) {
         known[tokens] = layers(tokens, rank_tokens(tokens, mode == Mode::stays), mode).total();
+        ORRERY_ASSERT(known[tokens].seconds >= 0);
     }
     return known[tokens];
 }

@@ -1,5 +1,7 @@
 #include "workloads/serving/front_end/accounts.hpp"
 
+#include "sim/base/error.hpp"
+
 #include <algorithm>
 
 namespace orrery::serving {
@@ -36,6 +38,7 @@ void Accounts::answer(std::uint32_t replica, const Sequence& sequence) {
 void Accounts::on_done(std::uint64_t token, Dispatcher&) {
     const auto slot = static_cast<std::uint32_t>(token);
     const Delivery done = std::move(deliveries_[slot]);
+    ORRERY_ASSERT(done.sequence.last_token <= now());
     deliveries_.give(slot);
     answered(done.replica, done.sequence);
 }

@@ -1,5 +1,7 @@
 #include "workloads/serving/front_end/front_end_host.hpp"
 
+#include "sim/base/error.hpp"
+
 #include <algorithm>
 #include <functional>
 
@@ -27,6 +29,7 @@ void FrontEndHost::take(Request request) {
 
 void FrontEndHost::let_in(Request request, SimTime sent) {
     ++under_way_;
+    ORRERY_ASSERT(spec_.streams == 0 || under_way_ <= spec_.streams);
     const std::uint32_t slot = slots_.take({std::move(request), sent, false});
     const SimTime turn = std::max(now(), next_);
     if (spec_.rate > 0) {
@@ -41,6 +44,7 @@ void FrontEndHost::let_in(Request request, SimTime sent) {
 
 void FrontEndHost::tokenise(std::uint32_t slot) {
     Slot& one = slots_[slot];
+    ORRERY_ASSERT(!one.tokenised);
     one.tokenised = true;
     const SimTime takes = SimTime::from_seconds(spec_.request_s + spec_.prompt_token_s * one.request.prompt);
     const SimTime done = cores_.work(now(), takes);
@@ -61,6 +65,7 @@ void FrontEndHost::on_done(std::uint64_t token, Dispatcher&) {
 }
 
 void FrontEndHost::settled() {
+    ORRERY_ASSERT(under_way_ > 0);
     --under_way_;
     if (!waiting_.empty()) {
         auto [request, sent] = std::move(waiting_.front());

@@ -1,5 +1,7 @@
 #include "workloads/serving/front_end/frontend.hpp"
 
+#include "sim/base/error.hpp"
+
 #include <algorithm>
 
 namespace orrery::serving {
@@ -82,6 +84,7 @@ bool Frontend::past_load(SimTime at) const {
 
 void Frontend::on_done(std::uint64_t token, Dispatcher&) {
     if (token == kNext) {
+        ORRERY_ASSERT(!coming_.empty());
         Request request = std::move(coming_.front());
         coming_.pop_front();
         send(std::move(request));
@@ -115,6 +118,7 @@ void Frontend::pass_on(const Request& request) {
 
 void Frontend::settle(std::uint32_t turn, bool served) {
     ++settled_;
+    ORRERY_ASSERT(settled_ <= arrived_);
     last_ = now();
     if (host_) {
         host_->settled();

@@ -1,5 +1,7 @@
 #include "workloads/serving/metrics/metrics.hpp"
 
+#include "sim/base/error.hpp"
+
 namespace orrery::serving {
 
 void ServingMetrics::answered(const Sequence& sequence, SimTime now) {
@@ -10,6 +12,7 @@ void ServingMetrics::answered(const Sequence& sequence, SimTime now) {
         }
         return;
     }
+    ORRERY_ASSERT(sequence.arrival <= sequence.first_token && sequence.first_token <= now);
     RequestOutcome outcome;
     outcome.arrival = sequence.arrival;
     const double ttft = (sequence.first_token - sequence.arrival).seconds();

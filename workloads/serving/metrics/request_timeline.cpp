@@ -1,5 +1,7 @@
 #include "workloads/serving/metrics/request_timeline.hpp"
 
+#include "sim/base/error.hpp"
+
 namespace orrery::serving {
 
 void RequestTimeline::keep(std::uint64_t request, const Life& life) {
@@ -17,6 +19,7 @@ void RequestTimeline::change(std::uint32_t replica, const Sequence& sequence, Li
     const auto [found, fresh] = lives_.try_emplace(
         sequence.id, Life{replica, sequence.adapter, LifePhase::waiting, sequence.arrival, sequence.arrival});
     Life& life = found->second;
+    ORRERY_ASSERT(life.until <= now);
     if (!fresh && life.phase == phase && life.until == now && life.replica == replica) {
         life.goes_on = true;
         return;

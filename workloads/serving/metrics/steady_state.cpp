@@ -50,6 +50,7 @@ void SteadyState::answered(const RequestOutcome& outcome) {
 
 void SteadyState::settled(std::uint64_t id) {
     ++settled_;
+    ORRERY_ASSERT(over_ || settled_ <= arrived_);
     ++open_.settled;
     if (state_ == State::measured && id < measured_ && --left_ == 0) {
         over_ = true;
@@ -81,6 +82,7 @@ void SteadyState::close_batch(SimTime sent, SimTime now) {
     static_cast<WindowCounts&>(result_) = WindowCounts();
     result_.pools.resize(open_.counts.pools.size());
     batches_.push_back(std::move(open_));
+    ORRERY_ASSERT(batches_.size() <= kMostBatches);
     open_ = Batch();
     open_.start = now;
     last_sent_ = sent;
@@ -260,6 +262,7 @@ void SteadyState::finish() {
     const SimTime from = batches_[first_].start;
     const SimTime to = batches_.back().end;
     const auto requests = [&](std::size_t batches) { return per_batch_ * batches; };
+    ORRERY_ASSERT(first_ < batches_.size() && from <= to);
     out.warm_up_s = from.seconds();
     out.warm_up = requests(first_);
     out.measured = requests(batches_.size() - first_);

@@ -199,6 +199,7 @@ class Generator final : public RequestSource {
             sampled_.content.group = static_cast<std::uint32_t>(asked);
         } else {
             const std::int64_t room = spec_.longest > 0 ? spec_.longest - sampled_.prompt : kEndlessRequests;
+            ORRERY_ASSERT(room > 0);
             do {
                 sampled_.output = draw_length(lengths_, spec_.output);
             } while (sampled_.output > room);  // the first one found one
@@ -247,6 +248,7 @@ class Generator final : public RequestSource {
     // The next request's stage. Its arrivals count from the stage's start, and its questions from the first.
     void enter_stage() {
         if (stage_ == 0 || in_stage_ == spec_.stages[stage_ - 1].requests()) {
+            ORRERY_ASSERT(stage_ < spec_.stages.size());
             spec_.rate = spec_.stages[stage_++].rate;
             in_stage_ = 0;
             asked_ = 0;
@@ -259,6 +261,7 @@ class Generator final : public RequestSource {
         request.turn = ++conversation_count_;
         request.session = request.turn;
         request.content.conversation = request.turn;
+        ORRERY_ASSERT(!talks_.contains(request.turn));
         Talk talk{request, RandomStream(mix64(seed_ ^ mix64(request.turn)), name_ + "/talk")};
         talk.joins = std::int64_t{request.prompt} + request.output;
         talks_.emplace(request.turn, std::move(talk));
@@ -266,6 +269,7 @@ class Generator final : public RequestSource {
 
     void continue_conversation(Request& request) {
         history_.resize(static_cast<std::size_t>(spec_.sessions));
+        ORRERY_ASSERT(request.session < history_.size());
         History& history = history_[request.session];
         const std::int64_t prompt =
             std::int64_t{history.tokens} + request.prompt - (history.tokens > 0 ? spec_.common : 0);
@@ -374,6 +378,7 @@ class Mix final : public RequestSource {
         }
         ++made_;
         const std::size_t i = coming_.begin()->second;
+        ORRERY_ASSERT(coming_.begin()->first == clients_[i].next.arrival);
         coming_.erase(coming_.begin());
         request = std::move(clients_[i].next);
         advance(i);
@@ -381,6 +386,7 @@ class Mix final : public RequestSource {
     }
 
     bool follow_up(std::uint32_t turn, SimTime now, bool served, Request& request) override {
+        ORRERY_ASSERT(turn > 0);
         const std::size_t i = (turn - 1) % n_;
         const auto its_turn = static_cast<std::uint32_t>((turn - 1) / n_) + 1;
         const bool more = clients_[i].source->follow_up(its_turn, now, served && made_ + branches_ <= count_, request);

@@ -1,3 +1,4 @@
+#include "sim/base/error.hpp"
 #include "workloads/serving/routers/prefix_index.hpp"
 
 #include <algorithm>
@@ -67,6 +68,7 @@ class Affinity final : public Router {
                 best.push_back(i);
             }
         }
+        ORRERY_ASSERT(!best.empty());
         const std::uint32_t chosen =
             best.size() == 1 ? best.front() : best[draw_for(engines, request).below(best.size())];
         const std::uint32_t tokens = uncached(engines, chosen, request);
@@ -90,6 +92,7 @@ class Affinity final : public Router {
     // What has had its first token, or has gone, is no longer in flight.
     void forget_started(const EngineState& engine, std::uint32_t replica) {
         InFlight& of = in_flight_[replica];
+        ORRERY_ASSERT(!of.sent.empty() || of.tokens == 0);
         if (of.sent.empty()) {
             return;
         }
@@ -102,6 +105,7 @@ class Affinity final : public Router {
         std::sort(waiting_.begin(), waiting_.end());
         std::erase_if(of.sent, [&](const auto& one) {
             const bool started = !std::binary_search(waiting_.begin(), waiting_.end(), one.first);
+            ORRERY_ASSERT(of.tokens >= one.second);
             of.tokens -= started ? one.second : 0;
             return started;
         });

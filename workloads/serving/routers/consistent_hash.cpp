@@ -1,3 +1,4 @@
+#include "sim/base/error.hpp"
 #include "sim/base/random.hpp"
 #include "workloads/serving/routers/router.hpp"
 
@@ -18,6 +19,7 @@ class ConsistentHash final : public Router {
     std::uint32_t choose(const EngineStates&, const std::vector<std::uint32_t>& among,
                          const RoutedRequest& request) override {
         const std::uint64_t session = mix64(request.session);
+        ORRERY_ASSERT(!among.empty());
         const auto weight = [&](std::uint32_t replica) { return mix64(session ^ mix64(~std::uint64_t{replica})); };
         return *std::max_element(among.begin(), among.end(),
                                  [&](std::uint32_t a, std::uint32_t b) { return weight(a) < weight(b); });

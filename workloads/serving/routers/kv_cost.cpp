@@ -1,3 +1,4 @@
+#include "sim/base/error.hpp"
 #include "sim/base/math.hpp"
 #include "workloads/serving/routers/prefix_index.hpp"
 
@@ -56,6 +57,7 @@ class KvCost final : public Router {
             cost = exp_pinned(-(cost - from) / span / own_.temperature);
             sum += cost;
         }
+        ORRERY_ASSERT(sum >= 1);
         double drawn = draw_for(engines, request).uniform() * sum;
         std::size_t chosen = 0;
         while (chosen + 1 < costs_.size() && drawn >= costs_[chosen]) {

@@ -1,5 +1,7 @@
 #include "workloads/serving/routers/prefix_index.hpp"
 
+#include "sim/base/error.hpp"
+
 #include <algorithm>
 
 namespace orrery::serving {
@@ -89,6 +91,7 @@ void PrefixIndex::sent(const EngineStates& engines, std::uint32_t replica, const
         }
         known.order.push_front(key);
         known.at.emplace(key, known.order.begin());
+        ORRERY_ASSERT(known.order.size() == known.at.size());
         if (known.order.size() > limits.blocks) {
             known.at.erase(known.order.back());
             known.order.pop_back();

@@ -1,3 +1,4 @@
+#include "sim/base/error.hpp"
 #include "workloads/serving/routers/prefix_index.hpp"
 
 #include <algorithm>
@@ -73,6 +74,7 @@ class WeightedScores final : public Router {
                 best.push_back(i);
             }
         }
+        ORRERY_ASSERT(!best.empty());
         const std::uint32_t chosen =
             best.size() == 1 ? best.front() : best[draw_for(engines, request).below(best.size())];
         if (cold) {

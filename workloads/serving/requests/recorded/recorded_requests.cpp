@@ -67,6 +67,7 @@ class RecordedRequests final : public RequestSource {
         if (!served || ended()) {
             return false;
         }
+        ORRERY_ASSERT(next < recorded_.requests.size() && recorded_.requests[next].delay_s >= 0);
         give(next, now + SimTime::from_seconds(recorded_.requests[next].delay_s * spec_.time_scale), request);
         return true;
     }
@@ -98,6 +99,7 @@ class RecordedRequests final : public RequestSource {
             while (session.answered < session.turns.size() && session.turns[session.answered] <= index) {
                 ++session.answered;
             }
+            ORRERY_ASSERT(session.answered > 0);
             const bool waited = session.answered < session.turns.size() &&
                                 recorded_.requests[session.turns[session.answered]].delay_s >= 0;
             request.turn = waited ? one.session : 0;
