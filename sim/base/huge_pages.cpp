@@ -1,5 +1,6 @@
 #include "sim/base/huge_pages.hpp"
 
+#include "sim/base/error.hpp"
 #include "sim/base/kept_tables.hpp"
 
 #include <array>
@@ -51,6 +52,7 @@ class Blocks {
     void* take(std::size_t bytes) {
         const std::scoped_lock lock(mutex_);
         if (Free*& first = of(bytes); first != nullptr) {
+            ORRERY_ASSERT(bytes < kOwn || kept_ >= bytes);
             kept_ -= bytes < kOwn ? 0 : bytes;
             return std::exchange(first, first->next);
         }

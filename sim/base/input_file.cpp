@@ -121,6 +121,7 @@ class InputFile::Buffer final : public std::streambuf {
     [[nodiscard]] bool packed() const { return unpacker_ != nullptr; }
     [[nodiscard]] double share_read() const {
         const auto left = unpacker_ ? in_.size() : static_cast<std::size_t>(egptr() - gptr()) + in_.size();
+        ORRERY_ASSERT(left <= taken_);
         return size_ == 0 ? 1 : static_cast<double>(taken_ - left) / static_cast<double>(size_);
     }
 
@@ -173,6 +174,7 @@ class InputFile::Buffer final : public std::streambuf {
             } catch (const std::runtime_error& error) {
                 fail(fmt::format("{} is damaged after {} bytes of text: {}", packing_, made_, error.what()));
             }
+            ORRERY_ASSERT(got <= text_.size() && in_.size() <= before);
             if (got > 0) {
                 setg(text_.data(), text_.data(), text_.data() + got);
                 return got;

@@ -1,5 +1,6 @@
 // Fields as values with their sources.
 
+#include "sim/base/error.hpp"
 #include "sim/config/fields.hpp"
 
 #include <fmt/format.h>
@@ -35,6 +36,7 @@ class Explainer final : public Fields {
         }
     }
     void choice(const Field& field, const std::vector<std::string>& names, std::size_t& index) override {
+        ORRERY_ASSERT(index < names.size());
         add(field, names[index]);
     }
     void nested(const Field& field, const PresetKind*, bool* present,

@@ -1,5 +1,6 @@
 // Fields as JSON, whole or as what differs from their defaults; and what of them has no effect.
 
+#include "sim/base/error.hpp"
 #include "sim/base/text.hpp"
 #include "sim/config/fields.hpp"
 #include "sim/config/given.hpp"
@@ -89,6 +90,7 @@ class Recorder final : public Fields {
         }
     }
     void choice(const Field& field, const std::vector<std::string>& names, std::size_t& index) override {
+        ORRERY_ASSERT(index < names.size());
         add(field, in_quotes(names[index]));
     }
     void nested(const Field& field, const PresetKind*, bool* present,
@@ -164,6 +166,7 @@ class Recorder final : public Fields {
         Entry* const outer = std::exchange(at_, &entry);
         const std::optional<Missing> lacks = std::exchange(lacks_, std::nullopt);
         describe();
+        ORRERY_ASSERT(at_ == &entry);
         at_ = outer;
         lacks_ = lacks;
     }

@@ -1,5 +1,6 @@
 #include "sim/config/yaml_tree.hpp"
 
+#include "sim/base/error.hpp"
 #include "sim/base/input_file.hpp"
 #include "sim/base/text.hpp"
 
@@ -156,6 +157,7 @@ class TreeBuilder final : public YAML::EventHandler {
     }
 
     void close() {
+        ORRERY_ASSERT(!stack_.empty() && !stack_.back().has_key);
         Open done = std::move(stack_.back());
         stack_.pop_back();
         if (done.lines.contains(kMerge)) {
@@ -168,6 +170,7 @@ class TreeBuilder final : public YAML::EventHandler {
     void merge(YamlNode& map) {
         const auto key = std::find_if(map.entries.begin(), map.entries.end(),
                                       [](const YamlNode::Entry& entry) { return entry.key == kMerge; });
+        ORRERY_ASSERT(key != map.entries.end());
         const YamlNode::Entry merged = std::move(*key);
         map.entries.erase(key);
         std::unordered_set<std::string> own;

@@ -86,6 +86,7 @@ BatchEstimate ratio_of_batches(std::span<const double> counted, std::span<const 
 
 std::vector<double> grouped(std::span<const double> series, std::size_t groups) {
     const std::size_t size = series.size() / groups;
+    ORRERY_ASSERT(size > 0);
     std::vector<double> out(groups, 0);
     const std::size_t first = series.size() - size * groups;
     for (std::size_t i = first; i < series.size(); ++i) {

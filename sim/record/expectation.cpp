@@ -1,5 +1,6 @@
 #include "sim/record/expectation.hpp"
 
+#include "sim/base/error.hpp"
 #include "sim/config/units.hpp"
 #include "sim/record/metric_table.hpp"
 
@@ -183,6 +184,7 @@ std::vector<ExpectationOutcome> judge(const std::vector<Expectation>& expectatio
         out.push_back({*found, one.text, found->measured() && holds(one, found->value)});
     }
     throw_if_any(errors);
+    ORRERY_ASSERT(out.size() == expectations.size());
     return out;
 }
 

@@ -32,6 +32,7 @@ std::vector<FactsRow> read_facts_table(const std::string& path, char separator) 
     TableReader table(text, path, {separator, true});
     std::vector<FactsRow> rows;
     while (table.next()) {
+        ORRERY_ASSERT(table.cells().size() == table.columns().size());
         FactsRow& row = rows.emplace_back(FactsRow{{}, path, table.line()});
         for (std::size_t i = 0; i < table.cells().size(); ++i) {
             row.cells[std::string(table.columns()[i])] = table.cells()[i];

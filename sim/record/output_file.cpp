@@ -106,6 +106,7 @@ void PartFile::write(const std::string& text) {
 }
 
 void PartFile::keep() {
+    ORRERY_ASSERT(file_ >= 0 && !kept_);
     if (fsync(file_) != 0 || rename(path_.c_str(), target_.c_str()) != 0) {
         fail();
     }

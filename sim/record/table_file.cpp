@@ -115,6 +115,7 @@ std::string to_sqlite(const Table& table) {
     if (bytes == nullptr) {
         throw InfeasibleError("a table does not fit into memory as a database: write .csv", ErrorCode::out_of_memory);
     }
+    ORRERY_ASSERT(size > 0);
     return {reinterpret_cast<const char*>(bytes.get()), static_cast<std::size_t>(size)};
 }
 

@@ -1,5 +1,6 @@
 #include "sim/record/table_reader.hpp"
 
+#include "sim/base/error.hpp"
 #include "sim/config/units.hpp"
 
 #include <fmt/format.h>
@@ -97,6 +98,7 @@ std::string_view TableReader::text(std::string_view column) {
         }
         return {};
     }
+    ORRERY_ASSERT(cells_.size() == header_.size());
     return cells_[static_cast<std::size_t>(found - header_.begin())];
 }
 
