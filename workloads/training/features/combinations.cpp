@@ -71,6 +71,9 @@ std::vector<std::string> combination_problems(const ModelSpec& model, const Plan
             const Trait* const trait = std::find_if(std::begin(kTraits), std::end(kTraits),
                                                     [&](const Trait& one) { return one.key == std::string(other); });
             const bool is_trait = trait != std::end(kTraits);
+            ORRERY_ASSERT(is_trait ||
+                          std::any_of(feature_table().begin(), feature_table().end(),
+                                      [&](const FeatureRow* one) { return std::string_view(other) == one->key; }));
             if (has(row.feature) && (is_trait ? trait->holds(model, plan) : has(other))) {
                 out.push_back(fmt::format("{} cannot be combined with {}{}{}", row.feature,
                                           is_trait ? trait->words : other, *row.instead == '\0' ? "" : ": ",

@@ -1,5 +1,6 @@
 #include "workloads/training/features/dispatcher.hpp"
 
+#include "sim/base/error.hpp"
 #include "workloads/training/plan/spec.hpp"
 
 #include <algorithm>
@@ -34,6 +35,7 @@ constexpr Library kLibraries[] = {
 };
 
 const Library& of(DispatchLibrary library) {
+    ORRERY_ASSERT(static_cast<std::size_t>(library) < std::size(kLibraries));
     return kLibraries[static_cast<std::size_t>(library)];
 }
 

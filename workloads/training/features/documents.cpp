@@ -163,6 +163,7 @@ std::vector<Sequence> pack(Source& source, std::size_t count, std::int64_t room)
         }
         const auto [left, into] = *found;
         open.erase(found);
+        ORRERY_ASSERT(left >= length);
         out[into].push_back(length);
         if (left > length) {
             open.emplace(left - length, into);
@@ -200,6 +201,7 @@ class Layout {
                 whole ? static_cast<double>(together) * static_cast<double>(model_.sequence) / cut : tokens;
             add(load_of(rows, lengths, cut));
         }
+        ORRERY_ASSERT(out_.of.size() == std::size_t{out_.columns} * out_.micro_batches);
         out_.rows *= cut;
         return std::move(out_);
     }
@@ -242,6 +244,7 @@ class Layout {
             }
             add(load);
         }
+        ORRERY_ASSERT(out_.of.size() == std::size_t{out_.columns} * out_.micro_batches);
         return std::move(out_);
     }
 
@@ -299,6 +302,7 @@ class Layout {
         }
         std::sort(order.begin(), order.end());
         const std::size_t each = sequences.size() / out_.columns;
+        ORRERY_ASSERT(each * out_.columns == sequences.size());
         std::vector<Sequence> out(sequences.size());
         std::vector<double> spent(out_.columns, 0);
         std::vector<std::uint32_t> columns(out_.columns);
@@ -327,6 +331,7 @@ class Layout {
         const std::uint32_t ranks = ranks_of(length);
         const std::size_t cell = ranks == 1 ? cell_of(length) : ring_of(ranks, length / ranks);
         const auto column = static_cast<std::uint32_t>(cell / out_.micro_batches);
+        ORRERY_ASSERT(column + ranks <= out_.columns);
         for (std::uint32_t i = 0; i < ranks; ++i) {
             Cell& own = cells_[cell + std::size_t{i} * out_.micro_batches];
             own.rows += length / ranks;

@@ -1,5 +1,7 @@
 #include "workloads/training/lowering/label_table.hpp"
 
+#include "sim/base/error.hpp"
+
 #include <algorithm>
 
 namespace orrery::training {
@@ -38,6 +40,7 @@ std::uint32_t LabelTable::number_of(const TaskLabel& label, std::vector<TaskLabe
             numbers_[place_of(labels[i], labels)] = i;
         }
     }
+    ORRERY_ASSERT(labels.size() < numbers_.size());
     std::uint32_t& number = numbers_[place_of(label, labels)];
     if (number == kFree) {
         number = static_cast<std::uint32_t>(labels.size());

@@ -1,5 +1,6 @@
 #include "workloads/training/lowering/lower.hpp"
 
+#include "sim/base/error.hpp"
 #include "workloads/training/features/adapters.hpp"
 #include "workloads/training/features/offload.hpp"
 #include "workloads/training/lowering/lowering.hpp"
@@ -118,6 +119,7 @@ std::optional<TrainingGraph> Lowering::build() {
         }
         out_.ranks = std::move(all);
     }
+    ORRERY_ASSERT(out_.ranks.size() == std::size_t{out_.stages} * out_.ranks_per_stage);
     return std::move(out_);
 }
 
@@ -203,6 +205,7 @@ std::uint32_t Lowering::price_on(std::uint32_t rank, std::uint32_t price) {
 TaskId Lowering::compute(std::uint32_t rank, std::uint16_t name, Category category, std::uint32_t price) {
     price = price_on(rank, price + kind_on(rank));
     Task task;
+    ORRERY_ASSERT(price < out_.prices.size());
     task.duration = SimTime::from_seconds(out_.prices[price].total());
     task.rank = out_.ranks[rank];
     task.name = name;
@@ -279,6 +282,7 @@ double Lowering::lost_to(const Alone& busy, const Price& pass) const {
 
 TaskId Lowering::collective(const Group& group, std::uint8_t stream, std::uint16_t name, const GroupTransfer& planned,
                             std::uint32_t demand_set, const std::vector<TaskId>& after) {
+    ORRERY_ASSERT(!group.members.empty());
     const TaskId id = transfer(group.members[0], stream, name, Category::data_communication,
                                planned.latency_before(in_.routes_flows).value(), demand_set, planned.bytes.value());
     if (copies_) {
@@ -318,6 +322,7 @@ std::uint32_t Lowering::demands_of(CollectiveOp op, const Group& group, double b
 }
 
 std::uint32_t Lowering::demands_of_copies(const std::vector<GroupTransfer>& all, std::vector<std::uint32_t>& known) {
+    ORRERY_ASSERT(!all.empty());
     for (const GroupTransfer& one : all) {
         alike_ = alike_ && one.latency_before(in_.routes_flows) == all[0].latency_before(in_.routes_flows) &&
                  one.bytes == all[0].bytes;
@@ -420,6 +425,7 @@ void Lowering::add_partitions(std::vector<Group>& groups) {
 
 std::vector<Lowering::Group> Lowering::spans(std::uint32_t stage, std::uint32_t from, std::uint32_t to, bool alone) {
     std::vector<Group> out;
+    ORRERY_ASSERT(from > 0 && to % from == 0);
     const RankMap simulated = order_.with_replicas(block_);
     for (std::uint32_t t = 0; t < tensor_; ++t) {
         for (std::uint32_t g = 0; g < data_ * context_ / to * from; ++g) {
@@ -489,6 +495,7 @@ std::vector<Lowering::Group> Lowering::expert_groups(std::uint32_t stage, bool a
     }
     const std::uint32_t ranks = order_.per_stage();
     const std::uint32_t apart = ranks / copies;
+    ORRERY_ASSERT(apart * copies == ranks);
     for (std::uint32_t place = 0; place < apart; ++place) {
         Group group;
         for (std::uint32_t rank = place; rank < ranks; rank += apart) {
@@ -586,6 +593,7 @@ void Lowering::start_step() {
 // Tensor-parallel ranks sum the gradients of what they all have of the adapters.
 void Lowering::sum_adapters(const std::vector<RankWeights>& stage_parameters) {
     const AdapterWeights layer = adapter_weights(in_.model, in_.plan);
+    ORRERY_ASSERT(layer.shared <= layer.all);
     const std::uint16_t name = out_.graph.name("sum gradients of adapters");
     for (std::uint32_t stage = 0; stage < stages_; ++stage) {
         const double weights = stage_parameters[stage].dense * layer.shared / layer.all;
@@ -597,6 +605,7 @@ void Lowering::sum_adapters(const std::vector<RankWeights>& stage_parameters) {
 }
 
 void Lowering::finish_step(const TaskLists& reduced, const std::vector<RankWeights>& stage_parameters) {
+    ORRERY_ASSERT(reduced.size() == rank_count() && stage_parameters.size() == stages_);
     TaskGraph& graph = out_.graph;
     Task barrier;
     barrier.name = graph.name("norm of gradients");

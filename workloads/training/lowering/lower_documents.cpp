@@ -1,5 +1,6 @@
 // What documents of unlike lengths change in an iteration: prices by rank and micro-batch, and ranks that wait for each other.
 
+#include "sim/base/error.hpp"
 #include "workloads/training/features/documents.hpp"
 #include "workloads/training/lowering/lowering.hpp"
 
@@ -12,6 +13,7 @@ std::uint32_t Lowering::kind_on(std::uint32_t rank) const {
     }
     const std::uint32_t place = rank % per_stage() / tensor_;  // among context ranks of replicas
     const std::uint32_t column = in_.plan.feature<DocumentsPlan>().dynamic ? place : place / context_;
+    ORRERY_ASSERT(column < in_.documents->columns);
     return in_.documents
         ->of[std::size_t{column} * in_.documents->micro_batches + static_cast<std::uint32_t>(micro_batch)];
 }
@@ -36,6 +38,7 @@ void Lowering::join_rings() {
         const auto micro_batch = static_cast<std::int32_t>(ring.micro_batch);
         const std::uint32_t first = ring.column * tensor_;
         const std::uint32_t end = first + ring.ranks * tensor_;
+        ORRERY_ASSERT(end <= out_.compute.size());
         const auto of_ring = [&](std::size_t i) {
             const TaskLabel& of = out_.labels[out_.graph.task(out_.compute[first][i]).label];
             return of.pass && of.micro_batch == micro_batch;

@@ -1,5 +1,6 @@
 // What passes of a pipeline and the sends between its stages take, for prices and for orders that are searched.
 
+#include "sim/base/error.hpp"
 #include "workloads/training/lowering/lowering.hpp"
 #include "workloads/training/schedules/search.hpp"
 
@@ -9,6 +10,7 @@ namespace orrery::training {
 
 Price Lowering::pass_price(std::uint32_t v, Layers layers, bool begins, bool ends, PassWork work) const {
     const std::uint32_t parts = in_.plan.parts();
+    ORRERY_ASSERT(v < parts);
     const bool backward = work != PassWork::forward;
     const bool first = v == 0 && (backward ? ends : begins);
     const bool last = v + 1 == parts && (backward ? begins : ends);

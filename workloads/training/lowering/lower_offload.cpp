@@ -1,4 +1,5 @@
 #include "workloads/training/lowering/lower_offload.hpp"
+#include "sim/base/error.hpp"
 #include "workloads/training/features/offload.hpp"
 
 #include <algorithm>
@@ -107,6 +108,7 @@ void OffloadLowering::fetch_parameters(std::uint32_t unit, TaskLists& inputs) {
     if (memory_ == nullptr) {
         return;
     }
+    ORRERY_ASSERT(unit < shares_.size());
     const double bytes = kWeightBytes * shares_[unit];
     for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
         fetched_[rank].clear();
@@ -155,6 +157,7 @@ void OffloadLowering::fetch_activations(std::uint32_t unit, TaskLists& inputs) {
     for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
         in_.plan.feature<OffloadPlan>().activations.each([&](const std::string& tier, double share) {
             Tasks after = window(rank);
+            ORRERY_ASSERT(kept_[rank][unit].valid());
             after.push_back(kept_[rank][unit]);
             inputs[rank].push_back(bring(rank, host(rank).find(tier), "fetch activations", share * bytes, after));
         });
@@ -244,6 +247,7 @@ std::vector<NodeMemory::Traffic> OffloadLowering::update_traffic(std::uint32_t r
 void OffloadLowering::update(std::uint32_t rank, std::uint32_t unit, double weights) {
     const OffloadPlan& plan = in_.plan.feature<OffloadPlan>();
     const double away = plan.optimizer.away();
+    ORRERY_ASSERT(away > 0 && weights > 0);
     Tasks gate;
     if (plan.step == OptimizerStep::synchronous) {
         gate = {norm_};

@@ -1,3 +1,4 @@
+#include "sim/base/error.hpp"
 #include "workloads/training/features/compression.hpp"
 #include "workloads/training/lowering/lowering_pipeline.hpp"
 #include "workloads/training/schedules/search.hpp"
@@ -19,6 +20,7 @@ PipelineLowering::PipelineLowering(const TrainingInput& input, RankCopies ranks)
         layers_.push_back(with_encoder({first, count}, layers_.empty()));
         first += count;
     }
+    ORRERY_ASSERT(layers_.size() == parts_ && first == input.model.layers);
     for (std::uint32_t place = 0; place < places_; ++place) {
         parts_of_places_.push_back(part_at(map_, shape_, {place % stages_, place / stages_}));
     }
@@ -324,6 +326,7 @@ void PipelineLowering::add_passes() {
 
 void PipelineLowering::add_pass(std::uint32_t rank, const Pass& pass, std::uint16_t name, bool in_buckets) {
     const std::uint32_t place = pass.chunk * stages_ + rank / per_stage();
+    ORRERY_ASSERT(place < places_ && pass.micro_batch < micro_batches_);
     const bool backward = pass.work != PassWork::forward && pass.work != PassWork::scores;
     const Category category = backward ? Category::backward : Category::forward;
     const auto on = [&](TaskLabel piece) {
@@ -355,6 +358,7 @@ void PipelineLowering::add_pass(std::uint32_t rank, const Pass& pass, std::uint1
         on(label_of(place, layers_[part_of(place)], true, true, pass.work));
         pieces.push_back(compute(rank, name, category, prices_[index_of(pass.work)][part_of(place)]));
     }
+    ORRERY_ASSERT(!pieces.empty());
     starts_[rank].push_back(pieces.front());
     ends_[rank].push_back(pieces.back());
     if (in_buckets && backward) {

@@ -1,3 +1,4 @@
+#include "sim/base/error.hpp"
 #include "workloads/training/features/compression.hpp"
 #include "workloads/training/lowering/lowering_pipeline.hpp"
 
@@ -12,6 +13,7 @@ void PipelineLowering::move_units() {
     for (std::uint32_t stage = 0; stage < stages_; ++stage) {
         const std::uint32_t first = stage * per_stage();
         const std::vector<UnitStep>& steps = unit_steps_[stage];
+        ORRERY_ASSERT(unit_tasks_[first].size() == steps.size());
         for (std::size_t k = 0; k < steps.size(); ++k) {
             const UnitStep& step = steps[k];
             const auto done = [&](std::size_t back) {
@@ -147,6 +149,7 @@ void PipelineLowering::add_sends() {
             label(sent);
             const TaskId id = send(rank, to.stage * per_stage() + member, names[way]);
             const std::size_t end = pass.joined ? i + 1 : i;
+            ORRERY_ASSERT(end < ends_[rank].size());
             out_.graph.add_edge(ends_[rank][end], id);
             out_.graph.add_edge(id, pass_starts_[way][slot(member, to, pass.micro_batch)]);
             if ((i < free.first || i >= free.second) && end + 1 < starts_[rank].size()) {
@@ -233,6 +236,8 @@ void PipelineLowering::reduce_gradients() {
 
 std::uint32_t PipelineLowering::last_chunk(std::uint32_t stage) const {
     const std::vector<Pass>& passes = schedules_[stage];
+    ORRERY_ASSERT(
+        std::any_of(passes.rbegin(), passes.rend(), [](const Pass& pass) { return pass.ends_micro_batch(); }));
     return std::find_if(passes.rbegin(), passes.rend(), [](const Pass& pass) { return pass.ends_micro_batch(); })
         ->chunk;
 }

@@ -1,3 +1,4 @@
+#include "sim/base/error.hpp"
 #include "workloads/training/lowering/lowering_pipeline.hpp"
 
 namespace orrery::training {
@@ -77,6 +78,7 @@ TaskId PipelineLowering::end_of(std::uint32_t rank, PassWork work, std::uint32_t
     const std::vector<Pass>& passes = schedules_[rank / per_stage()];
     std::size_t& at = searched_[{rank, work}];  // micro-batches come in order
     while (passes[at].work != work || passes[at].micro_batch != micro_batch) {
+        ORRERY_ASSERT(at + 1 < passes.size());
         ++at;
     }
     return ends_[rank][at];

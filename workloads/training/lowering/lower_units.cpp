@@ -1,3 +1,4 @@
+#include "sim/base/error.hpp"
 #include "workloads/training/features/sharding.hpp"
 #include "workloads/training/lowering/lowering_units.hpp"
 
@@ -20,6 +21,7 @@ UnitLowering::UnitLowering(const TrainingInput& input, RankCopies ranks)
         groups.scatter = spans(stage, 1, scatter_);
         if (quantises() && !groups.scatter.empty()) {
             first_hop_ = layout_of(in_.fabric, groups.scatter[0].gpus).per_node();
+            ORRERY_ASSERT(scatter_ % first_hop_ == 0);
             groups.scatter = spans(stage, 1, first_hop_);
             groups.between = spans(stage, first_hop_, scatter_);
         }

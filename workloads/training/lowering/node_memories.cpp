@@ -1,5 +1,7 @@
 #include "workloads/training/lowering/node_memories.hpp"
 
+#include "sim/base/error.hpp"
+
 #include <algorithm>
 
 namespace orrery::training {
@@ -16,6 +18,7 @@ static std::vector<std::int64_t> ranks_by_group(const TrainingInput& input) {
         const GpuId gpu = input.placement.gpu(static_cast<std::uint32_t>(rank));
         std::int64_t& most = out[input.fabric.group_of(gpu)];
         most = std::max(most, ++of_node[input.fabric.node_of(gpu)]);
+        ORRERY_ASSERT(most <= shape.gpus_per_node);
     }
     return out;
 }

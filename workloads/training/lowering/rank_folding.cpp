@@ -1,5 +1,7 @@
 #include "workloads/training/lowering/rank_folding.hpp"
 
+#include "sim/base/error.hpp"
+
 #include <algorithm>
 #include <map>
 #include <unordered_map>
@@ -12,6 +14,7 @@ void RankFolding::begin(std::uint32_t set, const GroupTransfer& first) {
 }
 
 void RankFolding::add(const GroupTransfer& transfer) {
+    ORRERY_ASSERT(!kinds_.empty());
     Kind& kind = kinds_.back();
     alike_ = alike_ && transfer.latency.value() == kind.latency && transfer.propagation.value() == kind.propagation &&
              transfer.bytes.value() == kind.bytes;
@@ -60,6 +63,7 @@ std::optional<std::vector<RankFolding::Folded>> RankFolding::fold(const Fabric& 
         for (const std::uint32_t resource : used) {
             const Loads& here = loads[resource];
             const auto load = std::find_if(here.begin(), here.end(), [&](const auto& of) { return of.first == i; });
+            ORRERY_ASSERT(load != here.end());
             folded.demands.push_back(Demand{ResourceId(resource), load->second});
         }
         out.push_back(std::move(folded));

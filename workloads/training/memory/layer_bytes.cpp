@@ -1,5 +1,6 @@
 #include "workloads/training/memory/layer_bytes.hpp"
 
+#include "sim/base/error.hpp"
 #include "workloads/model/layer_program.hpp"
 #include "workloads/training/features/adapters.hpp"
 #include "workloads/training/features/slices.hpp"
@@ -117,6 +118,7 @@ LayerBytes layer_bytes(const ModelSpec& model, const PlanSpec& plan, const Softw
         plan.recompute != Recompute::selective && !modules.attention) {
         out.kept += 5 * static_cast<double>(model.heads) * static_cast<double>(model.sequence) * tokens / t;
     }
+    ORRERY_ASSERT(out.kept >= 0 && out.again >= 0);
     return out;
 }
 

@@ -1,5 +1,6 @@
 #include "workloads/training/memory/memory.hpp"
 
+#include "sim/base/error.hpp"
 #include "workloads/training/features/adapters.hpp"
 #include "workloads/training/features/sharding.hpp"
 #include "workloads/training/memory/layer_bytes.hpp"
@@ -170,6 +171,7 @@ MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const Software
     under_way.kept = held_by_layers / chunks * in_flight;
     under_way.working = working;
     plan.features.each([&](const PlanFeature& one) { one.keep(plan, under_way); });
+    ORRERY_ASSERT(under_way.kept >= 0 && under_way.working >= 0);
     use.activations = under_way.kept + under_way.working;
     if (layers.encoder > 0) {
         use.activations += encoder_activations(model, plan, software, encoded);

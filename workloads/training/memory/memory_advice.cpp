@@ -196,6 +196,7 @@ double odds_of_running_out(const MemoryUse& use, double capacity, const Software
 
 void require_fits(const std::vector<MemoryUse>& stages, const std::vector<double>& capacities, const ModelSpec& model,
                   const PlanSpec& plan, const SoftwareSpec& software) {
+    ORRERY_ASSERT(stages.size() == capacities.size());
     auto full = stages.begin();
     auto limit = capacities.begin();
     for (; full != stages.end() && odds_of_running_out(*full, *limit, software) <= kRefusedOdds; ++full, ++limit) {

@@ -93,6 +93,7 @@ std::vector<MemoryUse> memory_by_stage(const ModelSpec& model, const PlanSpec& p
     for (std::size_t part = 1; part < layers.size(); ++part) {
         first_of[part] = first_of[part - 1] + layers[part - 1];
     }
+    ORRERY_ASSERT(first_of.back() + layers.back() == model.layers);
     std::vector<LayerMix> held(shape.stages);
     std::vector<std::vector<double>> by_chunk(shape.stages);
     std::vector<std::pair<bool, bool>> ends(shape.stages);
@@ -111,6 +112,7 @@ std::vector<MemoryUse> memory_by_stage(const ModelSpec& model, const PlanSpec& p
     } else if (in_flight.empty()) {
         in_flight = held_by_stage(plan, by_chunk);
     }
+    ORRERY_ASSERT(in_flight.size() == shape.stages);
     const std::vector<double> encoded =
         model.encoder.given() ? encoded_by_stage(plan, by_chunk, in_flight) : std::vector<double>(shape.stages, 0);
     std::vector<MemoryUse> out;

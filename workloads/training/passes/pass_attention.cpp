@@ -1,5 +1,6 @@
 // Attention of a layer: unfused, by one fused kernel, or document by document. Over several ranks: pass_context.cpp.
 
+#include "sim/base/error.hpp"
 #include "workloads/training/features/kernels.hpp"
 #include "workloads/training/passes/pass_writer.hpp"
 
@@ -102,6 +103,7 @@ void PassCost::write_documents(Writer& out, LayerKind kind, bool backward) const
     const double heads = static_cast<double>(model_.heads) / t_;
     for (const auto& [key, ring] : rings) {
         const double ranks = key.first;
+        ORRERY_ASSERT(key.first > 0 && ring.tokens > 0);
         Alone kernels;
         for (const DocumentPiece& piece : ring.pieces) {
             Attention all = flash(kind, heads * ring.tokens / piece.length, piece.length, backward);

@@ -1,5 +1,6 @@
 #include "workloads/training/passes/pass_cost.hpp"
 
+#include "sim/base/error.hpp"
 #include "workloads/training/features/documents.hpp"
 #include "workloads/training/features/low_rank_states.hpp"
 #include "workloads/training/features/zeroth_order.hpp"
@@ -79,6 +80,7 @@ PassCost::PassCost(const ModelSpec& model, const PlanSpec& plan, const SoftwareS
     Attention backward;
     backward.backward = true;
     (void)device.seconds(backward);
+    ORRERY_ASSERT(tokens_ > 0 && t_ >= 1);
     if (plan.tensor > 1) {
         tensor_groups_ = ranks_.every(1, plan.tensor);
     }

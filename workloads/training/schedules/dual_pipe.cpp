@@ -1,3 +1,4 @@
+#include "sim/base/error.hpp"
 #include "workloads/training/schedules/schedule.hpp"
 
 #include <fmt/format.h>
@@ -49,6 +50,8 @@ class TwoWays {
             input_gradient(0);
         });
         repeat(outer, [&] { weight_gradient(); });
+        ORRERY_ASSERT(pending_.empty());
+        ORRERY_ASSERT(forward_[0] == each && forward_[1] == each && backward_[0] == each && backward_[1] == each);
     }
 
     [[nodiscard]] std::vector<Pass> passes() && { return std::move(passes_); }
@@ -73,6 +76,7 @@ class TwoWays {
         pending_.push_back({PassWork::weight_gradient, way, backward_[way]++});
     }
     void weight_gradient() {
+        ORRERY_ASSERT(!pending_.empty());
         passes_.push_back(pending_.front());
         pending_.pop_front();
     }

@@ -1,3 +1,4 @@
+#include "sim/base/error.hpp"
 #include "workloads/training/schedules/schedule.hpp"
 
 #include <algorithm>
@@ -77,6 +78,7 @@ class WithVocabulary {
         };
         const auto meet = [&](Meeting& meeting) {
             ++meeting.there;
+            ORRERY_ASSERT(meeting.there <= shape_.stages);
             meeting.last = std::max(meeting.last, stage.free);
         };
         const std::vector<std::uint64_t>& last_end = stages_.back().forward_end;

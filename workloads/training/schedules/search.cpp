@@ -233,6 +233,7 @@ class OrderSearch {
         if (!time) {
             return;
         }
+        ORRERY_ASSERT(time->longest >= least_);
         const auto at = std::lower_bound(best_.begin(), best_.end(), *time,
                                          [](const Found& one, const OrderTime& other) { return one.time < other; });
         if (at == best_.end() || at->time != *time) {

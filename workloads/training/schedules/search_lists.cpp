@@ -1,5 +1,6 @@
 // Orders by rules: the stages in time, each taking what it can, and single passes moved afterwards.
 
+#include "sim/base/error.hpp"
 #include "workloads/training/schedules/search.hpp"
 
 #include <algorithm>
@@ -172,6 +173,7 @@ OrderWords list_schedule(const PipelineShape& shape, const MeasuredPipeline& mea
 OrderWords improve(const PipelineShape& shape, const MeasuredPipeline& measured, OrderWords words,
                    std::uint64_t& tries) {
     const std::optional<OrderTime> first = play(shape, measured, words);
+    ORRERY_ASSERT(first.has_value());
     OrderTime best = *first;
     const std::int64_t least = least_time(shape, measured);
     for (bool better = true; better && tries > 0;) {

@@ -1,5 +1,7 @@
 #include "workloads/training/simulation/forward.hpp"
 
+#include "sim/base/error.hpp"
+
 #include <algorithm>
 #include <cmath>
 
@@ -39,6 +41,7 @@ double forward_seconds(const TrainingInput& input, double sequences) {
         }
         seconds[stage] += price.total();
     }
+    ORRERY_ASSERT(first == input.model.layers);
     const double each = static_cast<double>(plan.micro_batch * plan.data);
     const double micro_batches = std::max(1.0, std::ceil(sequences / each));
     double way = travel;

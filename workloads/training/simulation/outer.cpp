@@ -1,5 +1,6 @@
 #include "workloads/training/simulation/outer.hpp"
 
+#include "sim/base/error.hpp"
 #include "workloads/training/features/outer.hpp"
 #include "workloads/training/lowering/lower.hpp"
 
@@ -61,6 +62,7 @@ class OuterCosts {
             }
             const TaskGraph::Activity activity = inner.graph.activity(TaskId(i));
             for (const Demand& demand : inner.graph.demands(activity.demand_set)) {
+                ORRERY_ASSERT(demand.resource.value() < used_.size());
                 used_[demand.resource.value()] +=
                     activity.amount * demand.weight / in_.fabric.capacity(demand.resource) / inner_step;
             }
@@ -96,6 +98,7 @@ class OuterCosts {
     // Of so many bytes by every rank at once: the groups of all ranks share the links.
     [[nodiscard]] double exchange_seconds(double bytes) const {
         const std::int64_t replicas = in_.plan.data / in_.plan.islands();
+        ORRERY_ASSERT(replicas * in_.plan.islands() == in_.plan.data);
         std::map<std::uint32_t, double> load;
         double latency = 0;
         for (std::int64_t stage = 0; stage < in_.plan.pipeline; ++stage) {
@@ -186,6 +189,7 @@ OuterTimes play_rounds(const OuterPlan& outer, double inner_step, const std::vec
             }
         }
     }
+    ORRERY_ASSERT(now >= begun && out.wait >= 0);
     const auto steps = static_cast<double>(outer.steps);
     out.step = (now - begun) / steps;
     out.inner = inner_step;

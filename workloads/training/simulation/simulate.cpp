@@ -1,5 +1,6 @@
 #include "workloads/training/simulation/simulate.hpp"
 
+#include "sim/base/error.hpp"
 #include "workloads/training/features/compression.hpp"
 #include "workloads/training/features/offload.hpp"
 #include "workloads/training/features/outer.hpp"
@@ -13,6 +14,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 
 namespace orrery::training {
 
@@ -97,6 +99,7 @@ void book(const TrainingGraph& lowered, const Executor& executor, SimTime end, b
         const std::vector<TaskId> stream = lowered.stream(rank);
         SimTime at;
         for (const TaskId id : stream) {
+            ORRERY_ASSERT(executor.start_of(id) >= at);
             if (executor.start_of(id) > at) {
                 book_gap(lowered, executor, id, at, executor.start_of(id), result);
             }
@@ -111,6 +114,7 @@ void book(const TrainingGraph& lowered, const Executor& executor, SimTime end, b
                 result.booked[static_cast<std::size_t>(task.category)] += (took - task.duration).seconds();
             }
         }
+        ORRERY_ASSERT(end >= at);
         (gathers ? result.booked[static_cast<std::size_t>(Category::data_communication)] : result.bubble_s) +=
             (end - at).seconds();
     }
@@ -121,6 +125,9 @@ void book(const TrainingGraph& lowered, const Executor& executor, SimTime end, b
     result.bubble_s /= ranks;
     result.exposed_copies_s /= ranks;
     result.exposed_update_s /= ranks;
+    const double idle = result.bubble_s + result.exposed_copies_s + result.exposed_update_s;
+    const double all = std::accumulate(result.booked.begin(), result.booked.end(), idle);
+    ORRERY_ASSERT(all <= end.seconds() * (1 + 1e-6) + 1e-9);  // no moment of a rank is booked twice
     for (int i = 0; i < kCategoryCount; ++i) {
         if (is_communication(static_cast<Category>(i))) {
             result.exposed_communication_s += result.booked[static_cast<std::size_t>(i)];
@@ -135,6 +142,7 @@ double period(const TrainingGraph& lowered, const Executor& executor) {
     for (std::size_t rank = 0; rank < lowered.ranks.size(); ++rank) {
         const std::vector<TaskId> tasks = lowered.stream(rank);
         // The first task is the start of the step; what comes before the second is the pipeline filling.
+        ORRERY_ASSERT(tasks.size() > 1);
         const SimTime filling = executor.start_of(tasks[1]) - executor.end_of(tasks[0]);
         longest = std::max(longest, executor.end_of(tasks.back()) - filling);
         last = std::max(last, executor.end_of(tasks.back()));
