@@ -48,8 +48,8 @@ constexpr double kNorms = 32 * 4 * h;  // as the model counts them
 
 TEST_CASE("low-rank states keep two moments of rank x the longer side of each matrix, and whole ones of the rest") {
     for (const double rank : {1.0, 256.0, 1024.0}) {
-        const Scenario s = job(fmt::format(
-            "micro_batch: 1, global_batch: 1, states: 16-bit, low_rank_states: {{rank: {}}}", rank));
+        const Scenario s =
+            job(fmt::format("micro_batch: 1, global_batch: 1, states: 16-bit, low_rank_states: {{rank: {}}}", rank));
         const double rest = s.as<TrainingKind>().model.parameters() - 32 * (4 * h * h + 3 * h * ffn);
         CHECK(rest == doctest::Approx(kTables + kNorms).epsilon(1e-3));
         CHECK(memory(s).optimizer == doctest::Approx(2 * 2 * (32 * rank * (4 * h + 3 * ffn) + rest)).epsilon(1e-12));
@@ -106,10 +106,12 @@ TEST_CASE("an update moves fewer moments and multiplies with the projection; wei
 }
 
 TEST_CASE("what low-rank states cannot be is said at once") {
-    const std::string text = refused(job("micro_batch: 1, global_batch: 2, zero: 1, low_rank_states: {layerwise: true, "
-                                         "weight_bits: 9}",
-                                         "llama-2-7b", 2));
-    for (const char* part : {"needs the types of states", "weight_bits is 8 or 16", "layerwise frees whole gradients"}) {
+    const std::string text =
+        refused(job("micro_batch: 1, global_batch: 2, zero: 1, low_rank_states: {layerwise: true, "
+                    "weight_bits: 9}",
+                    "llama-2-7b", 2));
+    for (const char* part :
+         {"needs the types of states", "weight_bits is 8 or 16", "layerwise frees whole gradients"}) {
         CHECK_MESSAGE(text.find(part) != std::string::npos, text);
     }
     CHECK(refused(job("micro_batch: 1, global_batch: 4, states: 16-bit, low_rank_states: {layerwise: true}"))

@@ -76,7 +76,8 @@ TEST_CASE("slices train channels of products in place: no products beside them, 
 
 TEST_CASE("slices that a plan or a product has no room for are refused") {
     for (const auto& [plan, said] :
-         {std::pair{kPlan + ", slices: {channels: 2000, modules: 'key, output'}", "slices.channels is 2000, and 'key' has 256"},
+         {std::pair{kPlan + ", slices: {channels: 2000, modules: 'key, output'}",
+                    "slices.channels is 2000, and 'key' has 256"},
           {kPlan + ", slices: {channels: 16, modules: outputs}", "did you mean 'output'?"},
           {std::string("tensor: 8, global_batch: 8, slices: {channels: 16}"), "tensor: 1"}}) {
         CHECK_THROWS_WITH(train(scenario_of(plan)), doctest::Contains(said));

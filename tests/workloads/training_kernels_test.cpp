@@ -1,8 +1,8 @@
 // Kernels of attention and experts that a plan chooses: closed forms of what they move, and what they do not go together with.
 
-#include "workloads/training/features/kernels.hpp"
 #include "tests/support/scenarios.hpp"
 #include "tools/driver/kinds/training.hpp"
+#include "workloads/training/features/kernels.hpp"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -147,8 +147,9 @@ void add_degrees(const ModelSpec& model, const PlanSpec& plan, Arguments& out) {
             out.value("--cp-comm-type", type->second);
         }
         if (plan.context_exchange == ContextExchange::hierarchical) {
-            out.value("--hierarchical-context-parallel-sizes",
-                      fmt::format("{} {}", plan.context_inner, plan.context / std::max<std::int64_t>(1, plan.context_inner)));
+            out.value(
+                "--hierarchical-context-parallel-sizes",
+                fmt::format("{} {}", plan.context_inner, plan.context / std::max<std::int64_t>(1, plan.context_inner)));
         }
     }
     if (plan.pipeline > 1 && !plan.stages.empty()) {
@@ -244,8 +245,8 @@ void add_batch(const PlanSpec& plan, Arguments& out) {
 
 // What the script does not say of model and plan: the scenario that it is read as differs there.
 std::vector<std::string> not_said(const Scenario& scenario, const std::string& script, const DataDirectory& data) {
-    const imports::Imported read = imports::import_file(
-        "megatron-args", imports::ImportInput::of_bytes("megatron.sh", script).with(data));
+    const imports::Imported read =
+        imports::import_file("megatron-args", imports::ImportInput::of_bytes("megatron.sh", script).with(data));
     const Scenario back = read_scenario(parse_yaml(read.text, "megatron.sh"), "megatron.sh", data);
     const auto& training = scenario.as<TrainingKind>();
     // Arguments name the loss's kernels, which a scenario may leave to its software.
@@ -284,8 +285,8 @@ std::string megatron_script(const Scenario& scenario, const DataDirectory& data)
     const std::string command =
         fmt::format("torchrun --nnodes {} --nproc_per_node {} {}{}\n", (gpus + in_node - 1) / in_node, in_node,
                     model.hybrid() ? "pretrain_mamba.py" : "pretrain_gpt.py", arguments.text());
-    std::string head = fmt::format("#!/usr/bin/env bash\n# '{}' as a run of Megatron-LM. Written by 'orrery export megatron'.\n",
-                                   scenario.name);
+    std::string head = fmt::format(
+        "#!/usr/bin/env bash\n# '{}' as a run of Megatron-LM. Written by 'orrery export megatron'.\n", scenario.name);
     const std::vector<std::string> missing = not_said(scenario, command, data);
     head += missing.empty() ? "" : "# What these arguments do not say:\n";
     for (const std::string& line : missing) {

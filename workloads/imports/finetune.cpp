@@ -49,7 +49,8 @@ const std::vector<FlagGroup>& finetune_groups() {
          "cosine_min_lr_ratio model.lora_alpha model.lora_dropout loraplus_lr_ratio use_rslora tf32 "
          "optimizer_in_bwd neftune_noise_alpha"},
         {true, "set with other keys",
-         "num_processes load_in_8bit adapter lora_target_linear bf16 fp16 flash_attention sdp_attention fsdp fsdp. fsdp_config. "
+         "num_processes load_in_8bit adapter lora_target_linear bf16 fp16 flash_attention sdp_attention fsdp fsdp. "
+         "fsdp_config. "
          "fsdp_version model.apply_lora_to_mlp model.apply_lora_to_output custom_sharded_layers use_lora use_peft "
          "gradient_checkpointing_kwargs. lora_target_modules lora_modules_to_save pure_bf16"},
         {false, "sequences of other lengths; see plan.documents",
@@ -87,8 +88,8 @@ std::string lower(std::string text) {
 // Products with an adapter, by the names of Llama's modules; empty: all.
 std::string modules_of(const std::string& target) {
     const std::pair<const char*, const char*> names[] = {
-        {"q_proj", "query"},   {"k_proj", "key"}, {"v_proj", "value"},  {"o_proj", "output"}, {"output_proj", "output"},
-        {"gate_proj", "gate"}, {"up_proj", "up"}, {"down_proj", "down"}};
+        {"q_proj", "query"},       {"k_proj", "key"},     {"v_proj", "value"}, {"o_proj", "output"},
+        {"output_proj", "output"}, {"gate_proj", "gate"}, {"up_proj", "up"},   {"down_proj", "down"}};
     std::vector<std::string> out;
     for (const auto& [theirs, ours] : names) {
         if (target.find(theirs) != std::string::npos && std::find(out.begin(), out.end(), ours) == out.end()) {
@@ -102,7 +103,8 @@ std::string modules_of(const std::string& target) {
 std::int64_t number_behind(const std::string& text, const std::vector<const char*>& words) {
     for (const char* word : words) {
         const std::size_t at = text.find(word);
-        const std::size_t digit = at == std::string::npos ? at : text.find_first_not_of(" =\t", at + std::string_view(word).size());
+        const std::size_t digit =
+            at == std::string::npos ? at : text.find_first_not_of(" =\t", at + std::string_view(word).size());
         if (digit != std::string::npos && std::isdigit(static_cast<unsigned char>(text[digit])) != 0) {
             return std::clamp<std::int64_t>(std::atoll(text.substr(digit, 6).c_str()), 1, 65536);
         }
@@ -131,9 +133,9 @@ class Finetune {
             recipe_.model = named;
             trainer();
         } else {
-            throw ConfigError({config_.error(
-                config_.keys(), "expected 'model._component_' of torchtune, 'base_model' of axolotl or "
-                                "'model_name_or_path' of LLaMA-Factory and TRL, and found none of them")});
+            throw ConfigError({config_.error(config_.keys(),
+                                             "expected 'model._component_' of torchtune, 'base_model' of axolotl or "
+                                             "'model_name_or_path' of LLaMA-Factory and TRL, and found none of them")});
         }
         return written();
     }
@@ -156,10 +158,10 @@ class Finetune {
         name = low_rank ? name.substr(name.find('_') + 1) : name;
         recipe_.model = model_of_builder(name);
         if (recipe_.model.empty()) {
-            throw ConfigError({config_.error(
-                {"model._component_"},
-                fmt::format("no preset describes '{}': --model NAME takes one of 'orrery list models'",
-                            printable(component, 100)))});
+            throw ConfigError(
+                {config_.error({"model._component_"},
+                               fmt::format("no preset describes '{}': --model NAME takes one of 'orrery list models'",
+                                           printable(component, 100)))});
         }
         if (low_rank) {
             recipe_.rank = count({"model.lora_rank"}, 8);
@@ -206,13 +208,22 @@ class Finetune {
                 text.erase(text.size() - std::string_view(ending).size());
             }
         }
-        const std::pair<const char*, const char*> families[] = {
-            {"llama2_", "llama-2-"},       {"llama3_1_", "llama-3.1-"}, {"llama3_2_", "llama-3.2-"},
-            {"llama3_3_", "llama-3.1-"},   {"llama3_", "llama-3-"},     {"code_llama2_", "codellama-"},
-            {"qwen2_5_", "qwen2.5-"},      {"qwen2_", "qwen2.5-"},      {"qwen3_", "qwen3-"},
-            {"gemma2_", "gemma-2-"},       {"phi4_14b", "phi-4"},       {"phi4_mini", "phi-4-mini"},
-            {"phi3_mini", "phi-3-mini"},   {"mistral_", "mistral-"},    {"llama4_scout_17b_16e", "llama-4-scout"},
-            {"llama4_maverick_17b_128e", "llama-4-maverick"}};
+        const std::pair<const char*, const char*> families[] = {{"llama2_", "llama-2-"},
+                                                                {"llama3_1_", "llama-3.1-"},
+                                                                {"llama3_2_", "llama-3.2-"},
+                                                                {"llama3_3_", "llama-3.1-"},
+                                                                {"llama3_", "llama-3-"},
+                                                                {"code_llama2_", "codellama-"},
+                                                                {"qwen2_5_", "qwen2.5-"},
+                                                                {"qwen2_", "qwen2.5-"},
+                                                                {"qwen3_", "qwen3-"},
+                                                                {"gemma2_", "gemma-2-"},
+                                                                {"phi4_14b", "phi-4"},
+                                                                {"phi4_mini", "phi-4-mini"},
+                                                                {"phi3_mini", "phi-3-mini"},
+                                                                {"mistral_", "mistral-"},
+                                                                {"llama4_scout_17b_16e", "llama-4-scout"},
+                                                                {"llama4_maverick_17b_128e", "llama-4-maverick"}};
         for (const auto& [theirs, ours] : families) {
             if (text.rfind(theirs, 0) == 0) {
                 std::string size = text.substr(std::string_view(theirs).size());
@@ -229,22 +240,24 @@ class Finetune {
         const std::string stage = lower(config_.text({"stage", "rl"}));
         for (const char* other : {"dpo", "kto", "orpo", "simpo", "ppo", "rm", "grpo", "ipo"}) {
             if (stage == other) {
-                throw ConfigError({config_.error({"stage", "rl"},
-                                                 fmt::format("'{}' has passes of its own, which are not modelled: "
-                                                             "expected supervised training or pre-training",
-                                                             stage))});
+                throw ConfigError(
+                    {config_.error({"stage", "rl"}, fmt::format("'{}' has passes of its own, which are not modelled: "
+                                                                "expected supervised training or pre-training",
+                                                                stage))});
             }
         }
         if (recipe_.gpus == 0) {
-            recipe_.gpus = number_behind(text_, {"nproc_per_node", "nproc-per-node", "num_processes", "num-processes",
-                                                 "num_gpus", "num-gpus"});
+            recipe_.gpus = number_behind(
+                text_, {"nproc_per_node", "nproc-per-node", "num_processes", "num-processes", "num_gpus", "num-gpus"});
         }
         const bool axolotl = recipe_.tool == "axolotl";
         recipe_.micro = count({"micro_batch_size", "per_device_train_batch_size"}, axolotl ? 1 : 8);
         recipe_.accumulation = count({"gradient_accumulation_steps"}, 1);
         recipe_.sequence =
             config_.whole({"sequence_len", "cutoff_len", "max_length", "max_seq_length", "model_max_length"}, 1e8)
-                .value_or(axolotl ? 512 : recipe_.tool == "LLaMA-Factory" ? 2048 : 1024);
+                .value_or(axolotl                           ? 512
+                          : recipe_.tool == "LLaMA-Factory" ? 2048
+                                                            : 1024);
         recipe_.context = count({"sequence_parallel_degree", "context_parallel_size"}, 1);
         recipe_.tensor = count({"tensor_parallel_size"}, 1);
         recipe_.recompute = config_.is_true({"gradient_checkpointing"}) || recipe_.tool == "LLaMA-Factory" ||
@@ -260,7 +273,7 @@ class Finetune {
         }
         const std::string kernel = lower(config_.text({"flash_attn", "attn_implementation"}));
         recipe_.attention = on("flash_attention") || kernel == "fa2" || kernel == "flash_attention_2" ? "flash2"
-                            : kernel == "disabled" || kernel == "eager"                              ? "unfused"
+                            : kernel == "disabled" || kernel == "eager"                               ? "unfused"
                                                                                                       : "";
         recipe_.software = "hf-trainer";
         adapters();
@@ -285,11 +298,11 @@ class Finetune {
         const std::string target = config_.text({"lora_target_modules", "lora_target"});
         const bool all = config_.is_true({"lora_target_linear"}) || target.rfind("all", 0) == 0 ||
                          (target.empty() && recipe_.tool == "LLaMA-Factory");
-        recipe_.modules = all ? "query,key,value,output,gate,up,down"
+        recipe_.modules = all              ? "query,key,value,output,gate,up,down"
                           : target.empty() ? "query,value"
                                            : modules_of(target);
-        const bool four = config_.is_true({"load_in_4bit"}) || type == "qlora" ||
-                          config_.text({"quantization_bit"}) == "4";
+        const bool four =
+            config_.is_true({"load_in_4bit"}) || type == "qlora" || config_.text({"quantization_bit"}) == "4";
         recipe_.base = four ? "nf4" : "";
         if (!four && (config_.is_true({"load_in_8bit"}) || config_.text({"quantization_bit"}) == "8")) {
             out_.notes.left_out("frozen weights in 8 bits, which are not modelled: they count with 16");
@@ -312,8 +325,8 @@ class Finetune {
             const std::string name = lower(std::filesystem::path(file).filename().string());
             for (const char stage : {'1', '2', '3'}) {
                 for (const char* before : {"z", "zero", "zero_", "zero-", "stage", "stage_"}) {
-                    recipe_.zero = name.find(before + std::string(1, stage)) != std::string::npos ? stage - '0'
-                                                                                                   : recipe_.zero;
+                    recipe_.zero =
+                        name.find(before + std::string(1, stage)) != std::string::npos ? stage - '0' : recipe_.zero;
                 }
             }
             if (recipe_.zero == 0 && name.find("z0") == std::string::npos) {
@@ -335,9 +348,9 @@ class Finetune {
         if (!fsdp) {
             return;
         }
-        const std::string how = lower(config_.text({"fsdp"}) + " " +
-                                      config_.text({"fsdp_config.fsdp_sharding_strategy",
-                                                    "fsdp_config.sharding_strategy"}));
+        const std::string how =
+            lower(config_.text({"fsdp"}) + " " +
+                  config_.text({"fsdp_config.fsdp_sharding_strategy", "fsdp_config.sharding_strategy"}));
         recipe_.zero = how.find("no_shard") != std::string::npos ? 0 : how.find("grad_op") != std::string::npos ? 2 : 3;
         if (config_.text({"fsdp_config.reshard_after_forward", "fsdp_config.fsdp_reshard_after_forward"}) == "false") {
             recipe_.zero = 2;
@@ -363,8 +376,8 @@ class Finetune {
             out_.notes.left_out(
                 fmt::format("the optimizer {}, which is not modelled: AdamW is taken", printable(name, 60)));
         } else if (small.find("8bit") != std::string::npos || small.find("4bit") != std::string::npos) {
-            out_.notes.left_out(fmt::format(
-                "states of {} in few bits, which are not modelled: they count with 32", printable(name, 60)));
+            out_.notes.left_out(fmt::format("states of {} in few bits, which are not modelled: they count with 32",
+                                            printable(name, 60)));
         }
     }
 
@@ -409,31 +422,31 @@ class Finetune {
                                    recipe_.modules.empty() ? "" : fmt::format(", modules: \"{}\"", recipe_.modules),
                                    recipe_.base.empty() ? "" : ", base: " + recipe_.base);
         }
-        out_.text =
-            fmt::format("# How long is one step of this {} run? Written by 'orrery import finetune'.\norrery: 1\nkind: "
+        out_.text = fmt::format(
+                        "# How long is one step of this {} run? Written by 'orrery import finetune'.\norrery: 1\nkind: "
                         "training\n",
                         recipe_.tool) +
-            yaml_section("cluster",
-                         {{"nodes", std::to_string((recipe_.gpus + in_node - 1) / in_node)},
-                          {"node", changes.empty() ? node : fmt::format("{{preset: {}{}}}", node, changes)}}) +
-            fmt::format("model: {{preset: {}, sequence: {}}}\n", recipe_.model, recipe_.sequence) +
-            yaml_section("plan", {{"tensor", more(recipe_.tensor)},
-                                  {"context", more(recipe_.context)},
-                                  {"data", std::to_string(data)},
-                                  {"micro_batch", std::to_string(recipe_.micro)},
-                                  {"global_batch", std::to_string(recipe_.micro * recipe_.accumulation * data)},
-                                  {"recompute", recipe_.recompute ? "full" : ""},
-                                  {"zero", sharded ? std::to_string(recipe_.zero) : ""},
-                                  {"shard", sharded && recipe_.zero == 3 ? more(recipe_.shard) : ""},
-                                  {"states", recipe_.states},
-                                  {"precision", recipe_.precision},
-                                  {"attention", recipe_.attention},
-                                  {"fusion", recipe_.compiled ? "fused" : "eager"},
-                                  {"loss", recipe_.chunked_loss ? "chunked" : ""},
-                                  {"offload", recipe_.offload},
-                                  {"adapters", adapters},
-                                  {"overlap", data > 1 ? "{data: true}" : ""}}) +
-            fmt::format("software: {}\n", recipe_.software);
+                    yaml_section("cluster",
+                                 {{"nodes", std::to_string((recipe_.gpus + in_node - 1) / in_node)},
+                                  {"node", changes.empty() ? node : fmt::format("{{preset: {}{}}}", node, changes)}}) +
+                    fmt::format("model: {{preset: {}, sequence: {}}}\n", recipe_.model, recipe_.sequence) +
+                    yaml_section("plan", {{"tensor", more(recipe_.tensor)},
+                                          {"context", more(recipe_.context)},
+                                          {"data", std::to_string(data)},
+                                          {"micro_batch", std::to_string(recipe_.micro)},
+                                          {"global_batch", std::to_string(recipe_.micro * recipe_.accumulation * data)},
+                                          {"recompute", recipe_.recompute ? "full" : ""},
+                                          {"zero", sharded ? std::to_string(recipe_.zero) : ""},
+                                          {"shard", sharded && recipe_.zero == 3 ? more(recipe_.shard) : ""},
+                                          {"states", recipe_.states},
+                                          {"precision", recipe_.precision},
+                                          {"attention", recipe_.attention},
+                                          {"fusion", recipe_.compiled ? "fused" : "eager"},
+                                          {"loss", recipe_.chunked_loss ? "chunked" : ""},
+                                          {"offload", recipe_.offload},
+                                          {"adapters", adapters},
+                                          {"overlap", data > 1 ? "{data: true}" : ""}}) +
+                    fmt::format("software: {}\n", recipe_.software);
         out_.scenario = true;
         out_.use = "'orrery run' as it is";
         config_.count(out_.notes, finetune_groups());
@@ -463,11 +476,30 @@ ConfigText command_as_recipe(const std::string& text, const ImportInput& input) 
         node.mark = Mark{std::make_shared<const std::string>(at.file), at.line, at.column};
         root.entries.push_back({key, node.mark, node});
     };
-    for (const char* key :
-         {"model_name_or_path", "per_device_train_batch_size", "gradient_accumulation_steps", "max_seq_length",
-          "max_length", "model_max_length", "cutoff_len", "gradient_checkpointing", "bf16", "fp16", "fsdp", "lora_r",
-          "lora_rank", "lora_target_modules", "use_peft", "use_lora", "load_in_4bit", "load_in_8bit", "torch_compile",
-          "attn_implementation", "optim", "deepspeed", "finetuning_type", "stage"}) {
+    for (const char* key : {"model_name_or_path",
+                            "per_device_train_batch_size",
+                            "gradient_accumulation_steps",
+                            "max_seq_length",
+                            "max_length",
+                            "model_max_length",
+                            "cutoff_len",
+                            "gradient_checkpointing",
+                            "bf16",
+                            "fp16",
+                            "fsdp",
+                            "lora_r",
+                            "lora_rank",
+                            "lora_target_modules",
+                            "use_peft",
+                            "use_lora",
+                            "load_in_4bit",
+                            "load_in_8bit",
+                            "torch_compile",
+                            "attn_implementation",
+                            "optim",
+                            "deepspeed",
+                            "finetuning_type",
+                            "stage"}) {
         const std::string value = command.text({key});
         if (!value.empty() || command.has(key)) {
             add(key, value.empty() ? "true" : value);
@@ -489,8 +521,9 @@ ConfigText command_as_recipe(const std::string& text, const ImportInput& input) 
         }
     }
     if (root.entries.empty() || root.find("model_name_or_path") == nullptr) {
-        throw ConfigError({command.error({}, "expected a recipe of torchtune, axolotl or LLaMA-Factory (YAML), or a "
-                                             "command line with --model_name_or_path")});
+        throw ConfigError({command.error({},
+                                         "expected a recipe of torchtune, axolotl or LLaMA-Factory (YAML), or a "
+                                         "command line with --model_name_or_path")});
     }
     return ConfigText(root);
 }
@@ -509,14 +542,14 @@ Imported read_finetune(const ImportInput& input) {
 
 }  // namespace
 
-extern const Importer kFinetuneImporter = {
-    "finetune",
-    "a recipe of torchtune, axolotl or LLaMA-Factory (YAML), or a command line of Hugging Face's Trainer, as a training "
-    "scenario",
-    {{"gpus", "N", "GPUs of the run, where the text does not say it"},
-     {"node", "NAME", "type of the nodes (orrery list nodes)"},
-     {"model", "NAME", "model of the run, where the text does not say it"}},
-    read_finetune,
-    "yaml"};
+extern const Importer kFinetuneImporter = {"finetune",
+                                           "a recipe of torchtune, axolotl or LLaMA-Factory (YAML), or a command line "
+                                           "of Hugging Face's Trainer, as a training "
+                                           "scenario",
+                                           {{"gpus", "N", "GPUs of the run, where the text does not say it"},
+                                            {"node", "NAME", "type of the nodes (orrery list nodes)"},
+                                            {"model", "NAME", "model of the run, where the text does not say it"}},
+                                           read_finetune,
+                                           "yaml"};
 
 }  // namespace orrery::imports

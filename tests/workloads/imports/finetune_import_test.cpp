@@ -38,10 +38,9 @@ TEST_CASE("recipes of torchtune are FSDP2 over its own modules, with states in 1
         "batch_size: 2\ngradient_accumulation_steps: 8\nenable_activation_checkpointing: True\ncompile: True\n"
         "dtype: bf16\noptimizer:\n  _component_: torch.optim.AdamW\n"
         "loss:\n  _component_: torchtune.modules.loss.LinearCrossEntropyLoss\n";
-    check_says(read(full).text,
-               {"gpus: 4", "model: {preset: llama-3.1-8b, sequence: 4096}", "data: 4", "micro_batch: 2",
-                "global_batch: 64", "recompute: full", "zero: 3", "states: 16-bit", "fusion: fused", "loss: chunked",
-                "software: pytorch-fsdp2"});
+    check_says(read(full).text, {"gpus: 4", "model: {preset: llama-3.1-8b, sequence: 4096}", "data: 4",
+                                 "micro_batch: 2", "global_batch: 64", "recompute: full", "zero: 3", "states: 16-bit",
+                                 "fusion: fused", "loss: chunked", "software: pytorch-fsdp2"});
     check_says(read(full, {{"gpus", "16"}, {"node", "dgx-a100-80g"}}).text, {"nodes: 2", "dgx-a100-80g", "data: 16"});
     const std::string low_rank =
         "# tune run lora_finetune_single_device --config qwen2_5/7B_lora_single_device\n"
@@ -57,15 +56,15 @@ TEST_CASE("recipes of torchtune are FSDP2 over its own modules, with states in 1
 }
 
 TEST_CASE("recipes of axolotl and LLaMA-Factory run Hugging Face's Trainer") {
-    const Imported axolotl =
-        read("base_model: NousResearch/Meta-Llama-3.1-8B\nload_in_4bit: true\nadapter: qlora\nlora_r: 32\n"
-             "lora_target_linear: true\nsequence_len: 4096\nsample_packing: true\ngradient_accumulation_steps: 4\n"
-             "micro_batch_size: 2\noptimizer: paged_adamw_32bit\nbf16: auto\ngradient_checkpointing: true\n"
-             "flash_attention: true\ndeepspeed: deepspeed_configs/zero2.json\n",
-             {{"gpus", "4"}});
-    check_says(axolotl.text, {"sequence: 4096", "micro_batch: 2", "global_batch: 32", "zero: 2", "attention: flash2",
-                              "rank: 32, modules: \"query,key,value,output,gate,up,down\", base: nf4",
-                              "software: deepspeed"});
+    const Imported axolotl = read(
+        "base_model: NousResearch/Meta-Llama-3.1-8B\nload_in_4bit: true\nadapter: qlora\nlora_r: 32\n"
+        "lora_target_linear: true\nsequence_len: 4096\nsample_packing: true\ngradient_accumulation_steps: 4\n"
+        "micro_batch_size: 2\noptimizer: paged_adamw_32bit\nbf16: auto\ngradient_checkpointing: true\n"
+        "flash_attention: true\ndeepspeed: deepspeed_configs/zero2.json\n",
+        {{"gpus", "4"}});
+    check_says(axolotl.text,
+               {"sequence: 4096", "micro_batch: 2", "global_batch: 32", "zero: 2", "attention: flash2",
+                "rank: 32, modules: \"query,key,value,output,gate,up,down\", base: nf4", "software: deepspeed"});
     CHECK(notes(axolotl.notes.assumed(), "ZeRO-2, as the name 'zero2.json' says"));
     CHECK(notes(axolotl.notes.left_out(), "sample_packing"));
     CHECK_FALSE(notes(axolotl.notes.left_out(), "optimizer"));  // pages of the host's memory are AdamW's still
@@ -94,13 +93,12 @@ TEST_CASE("recipes of axolotl and LLaMA-Factory run Hugging Face's Trainer") {
 }
 
 TEST_CASE("command lines of Hugging Face's Trainer take the FSDP that they name") {
-    check_says(
-        read("torchrun --nproc_per_node=4 train.py --model_name_or_path huggyllama/llama-7b --bf16 True "
-             "--per_device_train_batch_size 4 --gradient_accumulation_steps 8 --fsdp \"full_shard auto_wrap\" "
-             "--model_max_length 2048\n")
-            .text,
-        {"gpus: 4", "preset: huggyllama/llama-7b, sequence: 2048", "micro_batch: 4", "global_batch: 128", "zero: 3",
-         "precision: bf16", "software: hf-trainer"});
+    check_says(read("torchrun --nproc_per_node=4 train.py --model_name_or_path huggyllama/llama-7b --bf16 True "
+                    "--per_device_train_batch_size 4 --gradient_accumulation_steps 8 --fsdp \"full_shard auto_wrap\" "
+                    "--model_max_length 2048\n")
+                   .text,
+               {"gpus: 4", "preset: huggyllama/llama-7b, sequence: 2048", "micro_batch: 4", "global_batch: 128",
+                "zero: 3", "precision: bf16", "software: hf-trainer"});
     // A file of accelerate beside the script.
     const File fsdp("fsdp.yaml",
                     "distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 2\n"

@@ -34,7 +34,8 @@ void LowRankStates::describe(Fields& fields) {
 }
 
 void LowRankStates::check(const ModelSpec&, const PlanSpec& plan, PlanProblems& out) const {
-    out.refuse(plan.states == StateTypes::software, "low_rank_states needs the types of states: 16-bit, 32-bit or mixed");
+    out.refuse(plan.states == StateTypes::software,
+               "low_rank_states needs the types of states: 16-bit, 32-bit or mixed");
     out.refuse(weight_bits != 8 && weight_bits != 16, "low_rank_states.weight_bits is 8 or 16");
     out.refuse(weight_bits == 8 && plan.states != StateTypes::narrow,
                "low_rank_states.weight_bits: 8 has no copy of the weights in 32 bits: states: 16-bit");

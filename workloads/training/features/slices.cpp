@@ -48,9 +48,10 @@ bool of_outputs(LayerProduct product) {
 }  // namespace
 
 void SlicePlan::describe(Fields& fields) {
-    fields.integer({"channels", "channels of each product that are trained: inputs of output and down, outputs of others",
-                    true, 1, 1'000'000},
-                   channels);
+    fields.integer(
+        {"channels", "channels of each product that are trained: inputs of output and down, outputs of others", true, 1,
+         1'000'000},
+        channels);
     fields.text({"modules", "products with trained channels, by commas: query, key, value, output, gate, up, down"},
                 modules);
 }
@@ -61,7 +62,8 @@ void SlicePlan::check(const ModelSpec& model, const PlanSpec& plan, PlanProblems
         known.emplace_back(one.name);
     }
     const std::vector<std::string> named = names_in(modules);
-    out.refuse(named.empty(), fmt::format("slices.modules names none of {}: nothing is trained", fmt::join(known, ", ")));
+    out.refuse(named.empty(),
+               fmt::format("slices.modules names none of {}: nothing is trained", fmt::join(known, ", ")));
     for (const std::string& name : named) {
         const auto found = std::find(known.begin(), known.end(), name);
         if (found == known.end()) {
@@ -125,7 +127,8 @@ std::vector<AdapterShape> slices_of(const ModelSpec& model, const PlanSpec& plan
 }
 
 extern const FeatureRow kSlices;
-const FeatureRow kSlices = {"slices", "some channels of products are trained in place, all other weights are frozen (S2FT)",
+const FeatureRow kSlices = {"slices",
+                            "some channels of products are trained in place, all other weights are frozen (S2FT)",
                             make_feature<SlicePlan>};
 
 }  // namespace orrery::training
