@@ -45,13 +45,17 @@ std::string network_of(const std::string& settings, const std::string& rest = ""
 TEST_CASE("threads change nothing that a scenario of messages says, or are refused with a line") {
     std::map<std::string, int> shared;  // by kind
     int refused = 0;
+    std::vector<std::string> files;
     for (const auto& entry : std::filesystem::directory_iterator(kFolder)) {
-        const std::string file = entry.path().string();
         const std::string name = entry.path().filename().string();
-        if (!file.ends_with(".yaml") || !(name.starts_with("network") || name.starts_with("collective"))) {
-            continue;
+        if (name.ends_with(".yaml") && (name.starts_with("network") || name.starts_with("collective"))) {
+            files.push_back(entry.path().string());
         }
-        INFO(name);
+    }
+    std::sort(files.begin(), files.end());
+    for (std::size_t i = 0; i < files.size(); ++i) {
+        const std::string& file = files[i];
+        INFO(file);
         Scenario alone;
         try {
             alone = load_scenario(file, {"network.fidelity=packet", "network.threads=1"}, test::data());
@@ -59,7 +63,9 @@ TEST_CASE("threads change nothing that a scenario of messages says, or are refus
             continue;  // of another fidelity
         }
         std::string expected;
-        for (const char* threads : {"network.threads=2", "network.threads=3"}) {
+        // More threads than most machines of tests have cores wait for each other: three for every fourth scenario.
+        for (int count = 2; count <= (i % 4 == 0 ? 3 : 2); ++count) {
+            const std::string threads = fmt::format("network.threads={}", count);
             try {
                 const Scenario scenario = load_scenario(file, {"network.fidelity=packet", threads}, test::data());
                 expected = expected.empty() ? outcome(alone) : expected;
