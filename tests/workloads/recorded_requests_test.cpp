@@ -192,7 +192,7 @@ TEST_CASE("a conversation of agents waits for its answers, and one client plays 
     CHECK(out.requests[1].context != out.requests[0].context);
     CHECK(out.requests[2].context == out.requests[0].context);
     CHECK(out.requests[2].delay_s == 3);
-    CHECK(out.requests[3].context != out.requests[2].context);  // fewer than half of the blocks before
+    CHECK(out.requests[2].after == std::vector<std::uint32_t>{1});
     RequestsSpec spec;
     spec.arrivals = ArrivalKind::closed;
     spec.clients = 1;
@@ -203,8 +203,155 @@ TEST_CASE("a conversation of agents waits for its answers, and one client plays 
     CHECK(!trace->next(none));
     REQUIRE(trace->follow_up(first.turn, SimTime::from_seconds(2), true, none));
     CHECK(none.prompt == 70);
+    CHECK(none.content.keys.size() == 2);
     REQUIRE(trace->follow_up(none.turn, SimTime::from_seconds(4), true, none));
     CHECK(none.arrival.seconds() == doctest::Approx(7));
+    // Blocks of 64 tokens: two of the conversation's first prompt, and two more; the last prompt begins with one of them.
+    CHECK(none.content.key_tokens == 64);
+    REQUIRE(none.content.keys.size() == 4);
+    REQUIRE(first.content.keys.size() == 2);
+    CHECK(none.content.key(1, 64) == first.content.key(1, 64));
+    const std::vector<std::uint64_t> before = none.content.keys;
+    REQUIRE(trace->follow_up(none.turn, SimTime::from_seconds(9), true, none));
+    REQUIRE(none.content.keys.size() == 2);
+    CHECK(none.content.keys[0] == before[0]);
+    CHECK(none.content.keys[1] != before[1]);
+    CHECK(!trace->follow_up(none.turn, SimTime::from_seconds(11), true, none));
+}
+
+TEST_CASE(
+    "sub-agents that follow each other in a conversation run side by side, and packed blocks are those that they stand "
+    "for") {
+    const std::string raw =
+        R"({"block_size":64,"requests":[{"t":0,"in":100,"out":10,"hash_ids":[4,5]},
+            {"type":"subagent","t":20,"requests":[{"in":70,"out":5,"hash_ids":[9]},{"in":80,"out":5,"think_time":1,"hash_ids":[9,10]}]},
+            {"type":"subagent","t":26,"requests":[{"in":60,"out":5,"think_time":2,"hash_ids":[12]}]},
+            {"t":40,"in":200,"out":20,"think_time":3,"hash_ids":[4,5,6,20]}]})";
+    const std::string packed =
+        R"({"block_size":64,"requests":[{"t":0,"in":100,"out":10,"keep":0,"new":[[4,2]],"blocks":2},
+            {"type":"subagent","t":20,"requests":[{"in":70,"out":5,"keep":0,"new":[[9,1]],"blocks":1},{"in":80,"out":5,"think_time":1,"keep":1,"new":[[10,1]],"blocks":2}]},
+            {"type":"subagent","t":26,"requests":[{"in":60,"out":5,"think_time":2,"keep":0,"new":[[12,1]],"blocks":1}]},
+            {"t":40,"in":200,"out":20,"think_time":3,"keep":2,"new":[[6,1],[20,1]],"blocks":4}]})";
+    std::vector<std::vector<std::uint64_t>> keys;
+    for (const std::string& text : {raw, packed}) {
+        const Trace trace(text);
+        Request one;
+        REQUIRE(trace->next(one));
+        const std::uint32_t root = one.turn;
+        keys.push_back(one.content.keys);
+        Request left;
+        REQUIRE(trace->follow_up(root, SimTime::from_seconds(5), true, left));
+        Request right;
+        REQUIRE(trace->another(right));
+        Request none;
+        CHECK(!trace->another(none));
+        CHECK(left.prompt == 70);
+        CHECK(left.arrival.seconds() == doctest::Approx(5));
+        CHECK(right.prompt == 60);
+        CHECK(right.arrival.seconds() == doctest::Approx(5 + 6 + 2));
+        keys.push_back(left.content.keys);
+        keys.push_back(right.content.keys);
+        CHECK(!trace->follow_up(right.turn, SimTime::from_seconds(15), true, none));
+        REQUIRE(trace->follow_up(left.turn, SimTime::from_seconds(16), true, left));
+        CHECK(left.arrival.seconds() == doctest::Approx(17));
+        keys.push_back(left.content.keys);
+        REQUIRE(trace->follow_up(left.turn, SimTime::from_seconds(30), true, one));
+        CHECK(one.prompt == 200);
+        CHECK(one.arrival.seconds() == doctest::Approx(33));
+        keys.push_back(one.content.keys);
+    }
+    REQUIRE(keys.size() == 10);
+    for (std::size_t i = 0; i < 5; ++i) {
+        CHECK(keys[i] == keys[i + 5]);
+    }
+    CHECK(keys[4][0] == keys[0][0]);
+    CHECK(keys[4].size() == 4);
+    CHECK(holds(problem_of(R"({"block_size":64,"requests":[{"in":1,"out":1,"new":[[1]]}]})"), "two numbers"));
+}
+
+TEST_CASE("a request of a graph comes when all that it waits for has ended") {
+    // b and c wait for a, d for both; e begins at a time of its own.
+    const std::string graph =
+        "{\"request_id\": \"a\", \"session_id\": \"s\", \"timestamp\": 1000, \"input_length\": 600, \"output_length\": "
+        "5, "
+        "\"hash_ids\": [7, 8]}\n"
+        "{\"request_id\": \"b\", \"session_id\": \"s\", \"wait_for\": [\"a\"], \"delay\": 500, \"input_length\": 700, "
+        "\"output_length\": 5, \"hash_ids\": [7, 9]}\n"
+        "{\"request_id\": \"c\", \"session_id\": \"s\", \"wait_for\": [\"a\"], \"tool_wait_ms\": 3000, "
+        "\"input_length\": 800, "
+        "\"output_length\": 5}\n"
+        "{\"request_id\": \"d\", \"session_id\": \"s\", \"wait_for\": [\"b\", \"c\"], \"delay\": 1000, "
+        "\"tool_wait_ms\": "
+        "1000, \"input_length\": 900, \"output_length\": 5}\n"
+        "{\"request_id\": \"e\", \"session_id\": \"t\", \"timestamp\": 4000, \"input_length\": 50, \"output_length\": "
+        "5}\n";
+    {
+        const Trace trace(graph);
+        Request a;
+        Request e;
+        Request one;
+        REQUIRE(trace->next(a));
+        REQUIRE(trace->next(e));
+        CHECK(!trace->next(one));
+        CHECK(a.prompt == 600);
+        CHECK(a.content.keys.size() == 2);
+        CHECK(e.arrival.seconds() == doctest::Approx(3));
+        CHECK(e.session != a.session);
+        Request b;
+        Request c;
+        REQUIRE(trace->follow_up(a.turn, SimTime::from_seconds(10), true, b));
+        REQUIRE(trace->another(c));
+        CHECK((b.prompt == 700 && c.prompt == 800));
+        CHECK(b.arrival.seconds() == doctest::Approx(10.5));
+        CHECK(c.arrival.seconds() == doctest::Approx(13));
+        CHECK(b.content.key(0, 512) == a.content.key(0, 512));
+        CHECK(!trace->follow_up(c.turn, SimTime::from_seconds(15), true, one));
+        REQUIRE(trace->follow_up(b.turn, SimTime::from_seconds(20), true, one));
+        CHECK(one.prompt == 900);
+        CHECK(one.arrival.seconds() == doctest::Approx(22));
+    }
+    {
+        // One that is not answered takes with it what waits for it.
+        const Trace trace(graph);
+        Request a;
+        Request b;
+        Request c;
+        Request one;
+        REQUIRE(trace->next(a));
+        REQUIRE(trace->follow_up(a.turn, SimTime::from_seconds(10), true, b));
+        REQUIRE(trace->another(c));
+        CHECK(!trace->follow_up(c.turn, SimTime::from_seconds(15), false, one));
+        CHECK(!trace->follow_up(b.turn, SimTime::from_seconds(20), true, one));
+    }
+    {
+        // One client plays one session after the other.
+        RequestsSpec spec;
+        spec.arrivals = ArrivalKind::closed;
+        spec.clients = 1;
+        const Trace trace(graph, spec);
+        Request a;
+        Request b;
+        Request c;
+        Request one;
+        REQUIRE(trace->next(a));
+        CHECK(!trace->next(one));
+        REQUIRE(trace->follow_up(a.turn, SimTime::from_seconds(10), true, b));
+        REQUIRE(trace->another(c));
+        CHECK(!trace->follow_up(c.turn, SimTime::from_seconds(15), true, one));
+        REQUIRE(trace->follow_up(b.turn, SimTime::from_seconds(20), true, one));
+        REQUIRE(trace->follow_up(one.turn, SimTime::from_seconds(30), true, one));
+        CHECK(one.prompt == 50);
+        CHECK(one.arrival.seconds() == doctest::Approx(30));
+    }
+    const std::string row = R"({"request_id": 1, "wait_for": [2], "input_length": 5, "output_length": 5})";
+    CHECK(holds(problem_of(row), "there is no such request"));
+    CHECK(holds(problem_of(row + "\n" + R"({"request_id": 2, "wait_for": [1], "input_length": 5, "output_length": 5})"),
+                "waits for itself"));
+    CHECK(
+        holds(problem_of(R"({"request_id": 1, "wait_for": [], "timestamp": 0, "input_length": 5, "output_length": 5})"
+                         "\n"
+                         R"({"request_id": 1, "wait_for": [], "timestamp": 0, "input_length": 5, "output_length": 5})"),
+              "two requests have"));
 }
 
 TEST_CASE("traces of Mooncake and Bailian are told apart by their content") {

@@ -6,9 +6,11 @@
 #include "sim/base/namespaces.hpp"
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace orrery::serving {
@@ -23,7 +25,13 @@ struct RecordedRequest {
     bool adds = false;          ///< the prompt holds turns of its session that its keys do not cover
     double ttft_s = -1;         ///< below 0: not measured
     double e2e_s = -1;
-    std::vector<std::uint64_t> keys;  ///< of each 512 tokens of the prompt; none: nothing is known of it
+    std::vector<std::uint64_t> keys;  ///< of each `key_tokens` of the prompt; none: nothing is known of it
+    // Of a graph:
+    std::vector<std::uint32_t>
+        after;               ///< requests whose answers it waits for, by number; `delay_s` counts from the last
+    std::uint32_t list = 0;  ///< keys are those of the request before it in this list, so many of them,
+    std::uint64_t kept = 0;
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> fresh;  ///< and runs of others: the first, and how many
 };
 
 struct Recorded {
@@ -31,6 +39,8 @@ struct Recorded {
     std::vector<RecordedRequest> requests;  ///< those that were answered, in order of arrival
     std::uint64_t failed = 0;               ///< requests that the file lists as failed, which are left out
     std::uint64_t clients = 0;              ///< that the load generator kept in flight at most; 0: not said
+    std::uint32_t key_tokens = 512;         ///< of a key
+    bool graph = false;                     ///< requests wait for those in `after`
     std::vector<std::string> assumed;       ///< for people
 };
 
@@ -46,6 +56,12 @@ struct RecordFormat {
     void (*read)(const JsonRecords& records, Recorded& out);
 };
 [[nodiscard]] const std::vector<const RecordFormat*>& record_format_table();
+
+struct RequestsSpec;
+class RequestSource;
+/// The requests of a graph, each when those that it waits for have been answered (request_graph.cpp).
+[[nodiscard]] std::unique_ptr<RequestSource> make_request_graph(const RequestsSpec& spec, Recorded recorded,
+                                                                std::uint64_t seed);
 
 /// Whether a file with this start is JSON that the table is to be asked about, and no trace whose lines are read one by one.
 [[nodiscard]] bool may_be_recorded(std::string_view start);

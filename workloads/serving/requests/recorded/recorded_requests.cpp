@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <utility>
 
 namespace orrery::serving {
 
@@ -16,10 +17,8 @@ namespace {
 
 class RecordedRequests final : public RequestSource {
   public:
-    RecordedRequests(const RequestsSpec& spec, const std::string& file, std::uint64_t seed)
-        : spec_(spec),
-          recorded_(read_recorded(read_input(file), file, spec.trace_format)),
-          adapters_(spec.adapters, spec.adapter_skew, seed, "serving") {
+    RecordedRequests(const RequestsSpec& spec, Recorded recorded, const std::string& file, std::uint64_t seed)
+        : spec_(spec), recorded_(std::move(recorded)), adapters_(spec.adapters, spec.adapter_skew, seed, "serving") {
         for (std::size_t i = 0; i < recorded_.requests.size(); ++i) {
             if (recorded_.requests[i].session > 0) {
                 Session& session = sessions_[recorded_.requests[i].session];
@@ -141,7 +140,11 @@ class RecordedRequests final : public RequestSource {
 
 std::unique_ptr<RequestSource> make_recorded_requests(const RequestsSpec& spec, const std::string& file,
                                                       std::uint64_t seed) {
-    return std::make_unique<RecordedRequests>(spec, file, seed);
+    Recorded recorded = read_recorded(read_input(file), file, spec.trace_format);
+    if (recorded.graph) {
+        return make_request_graph(spec, std::move(recorded), seed);
+    }
+    return std::make_unique<RecordedRequests>(spec, std::move(recorded), file, seed);
 }
 
 }  // namespace orrery::serving

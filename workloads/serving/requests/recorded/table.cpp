@@ -17,6 +17,7 @@ namespace orrery::serving {
 using Json = nlohmann::json;
 
 extern const RecordFormat kBenchFormat;
+extern const RecordFormat kAgenticFormat;
 extern const RecordFormat kAiperfFormat;
 extern const RecordFormat kAiperfDataFormat;
 extern const RecordFormat kGenaiPerfFormat;
@@ -28,8 +29,8 @@ extern const RecordFormat kLengthsFormat;
 
 const std::vector<const RecordFormat*>& record_format_table() {
     static const std::vector<const RecordFormat*> kTable = {
-        &kBenchFormat,         &kAiperfFormat, &kAiperfDataFormat, &kGenaiPerfFormat, &kGuidellmFormat,
-        &kInferencePerfFormat, &kWekaFormat,   &kShareGptFormat,   &kLengthsFormat,
+        &kAgenticFormat,  &kBenchFormat,         &kAiperfFormat, &kAiperfDataFormat, &kGenaiPerfFormat,
+        &kGuidellmFormat, &kInferencePerfFormat, &kWekaFormat,   &kShareGptFormat,   &kLengthsFormat,
     };
     return kTable;
 }
@@ -69,8 +70,8 @@ bool may_be_recorded(std::string_view start) {
     // Lines with a stamp, two lengths and no session are traces (formats/): those may be larger than memory.
     const std::string_view line = start.substr(first, start.find('\n', first) - first);
     const auto has = [&](const char* part) { return line.find(part) != std::string_view::npos; };
-    const bool other =
-        has("\"session_id\"") || has("\"experiments\"") || has("_len\"") || has("tokens\"") || has("\"prompt");
+    const bool other = has("\"session_id\"") || has("\"request_id\"") || has("\"wait_for\"") ||
+                       has("\"experiments\"") || has("_len\"") || has("tokens\"") || has("\"prompt");
     return other || !has("\"timestamp\"");
 }
 
@@ -142,6 +143,9 @@ void check(Recorded& out) {
         }
         one.prompt = std::max(1.0, std::round(one.prompt));
         one.output = std::max(1.0, std::round(one.output));
+    }
+    if (out.graph) {
+        return;  // numbers of requests are those of the file
     }
     std::stable_sort(out.requests.begin(), out.requests.end(),
                      [](const RecordedRequest& a, const RecordedRequest& b) { return a.at_s < b.at_s; });
