@@ -120,6 +120,40 @@ TEST_CASE("one branch is a question as before, drawn as before") {
     }
 }
 
+namespace {
+
+// Four sessions for two clients; the first asks again 100 s after its answer.
+class Sessions final : public RequestSource {
+  public:
+    std::uint64_t clients() const override { return 2; }
+    bool next(Request& one) override {
+        one = request(0, 4, 1, next_);
+        one.turn = next_ == 0 ? 1 : 0;
+        return next_++ < 4;
+    }
+    bool follow_up(std::uint32_t, SimTime now, bool, Request& one) override {
+        one = request(now.seconds() + 100, 4, 1, 0);
+        return true;
+    }
+
+  private:
+    std::uint32_t next_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("a client that thinks about an answer takes no other conversation meanwhile") {
+    Sessions sessions;
+    AffineStep cost(1, 0, 0);
+    const ServiceResult result = serve_with(service(), sessions, cost);
+    REQUIRE(result.requests.size() == 5);
+    // The other client plays the rest, one after another.
+    CHECK(result.requests[1].arrival.seconds() == doctest::Approx(0));
+    CHECK(result.requests[2].arrival.seconds() == doctest::Approx(1));
+    CHECK(result.requests[3].arrival.seconds() == doctest::Approx(2));
+    CHECK(result.requests[4].arrival.seconds() == doctest::Approx(101));
+}
+
 TEST_CASE("a run of conversations says how long they take, and how many keep their deadline") {
     const auto run = [](const char* requests, const char* slo) {
         return run_scenario(scenario(fmt::format("orrery: 1\nkind: serving\ncluster: {{nodes: 1, node: dgx-h100}}\n"

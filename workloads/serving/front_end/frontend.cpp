@@ -20,7 +20,7 @@ void Frontend::begin(Dispatcher& dispatcher) {
 void Frontend::await_next() {
     const SimTime way = host_ ? SimTime() : SimTime::from_seconds(spec_.software.request.value);
     const std::uint64_t clients = requests_.clients();
-    while (!all_sent_ && (clients == 0 ? coming_.empty() : arrived_ + on_way() - settled_ < clients)) {
+    while (!all_sent_ && (clients == 0 ? coming_.empty() : under_way() < clients)) {
         Request request;
         if (!take_next(request)) {
             return;
