@@ -176,6 +176,8 @@ TEST_CASE("a run of conversations says how long they take, and how many keep the
     CHECK(plain.find("sessions_failed")->value == 0);
     CHECK(forked.find("session_requests.mean")->value > plain.find("session_requests.mean")->value);
     CHECK(run("", "ttft: 1 s").find("session_attainment") == nullptr);
+    const std::string twice = "requests: {rate: 1, turns: 4, mix: [{share: 1}]}\nslo: {session: 3 s}\n";
+    CHECK(refusal("orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\nmodel: llama-2-7b\n" + twice) != "");
     CHECK_THROWS_AS(scenario("orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\nmodel: llama-2-7b\n"
                              "requests: {branches: 3}\n"),
                     ConfigError);

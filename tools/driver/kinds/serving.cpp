@@ -402,8 +402,8 @@ void describe_needs(Fields& fields, const ServingKind& s, const ClusterSpec& clu
                      "attention that is not latent, or an engine with pages by kind of layer (memory.hybrid), where "
                      "requests are served");
     }
-    fields.needs("slo.session", s.requests.turns > 0 || !s.requests.trace.empty(),
-                 "conversations whose questions wait for answers (requests.turns, or a trace of them)");
+    fields.needs("slo.session", (s.requests.turns > 0 && s.requests.mix.empty()) || !s.requests.trace.empty(),
+                 "conversations whose questions wait for answers (requests.turns without a mix, or a trace of them)");
     const bool fair = engine.any_phase([](const PhaseSpec& phase) { return phase.scheduler.needs().sessions; });
     fields.needs("requests.sessions", fair || s.requests.conversations || engine.router.make()->needs().sessions,
                  "conversations, or a router or scheduler that goes by sessions (router: session, scheduler: fair)",

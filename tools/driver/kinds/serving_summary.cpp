@@ -312,6 +312,11 @@ class Writer {
     // Conversations that began in the measured time, from their first request to their last answer.
     void add_sessions(const ServiceResult& result, Summary& summary) const {
         if (result.sessions.empty()) {
+            if (service_.slo.session > 0) {
+                summary.notes.emplace_back(
+                    "'slo.session' has no effect: whole conversations are known of a trace whose requests wait for "
+                    "answers, and of a load with a 'count'");
+            }
             return;
         }
         std::vector<float> times;
