@@ -287,26 +287,30 @@ class Writer {
             return;
         }
         const auto& [host, nvme, outside] = result.brought_tokens;
-        const auto share = [&](const char* tier, double tokens) {
+        // Of all tokens of prompts.
+        const auto share = [&](bool exists, const char* tier, double tokens) {
             const auto prompts = static_cast<double>(result.prompt_tokens);
-            summary.add(fmt::format("prefix_hit_fraction.{}", tier), prompts > 0 ? tokens / prompts : 0, "1");
+            if (exists) {
+                summary.add(fmt::format("prefix_hits.{}", tier), prompts > 0 ? tokens / prompts : 0, "1");
+            }
         };
         ORRERY_ASSERT(host + nvme + outside <= result.prefix_tokens);
-        share("device", static_cast<double>(result.prefix_tokens - host - nvme - outside));
-        share("host", static_cast<double>(host));
-        share("nvme", static_cast<double>(nvme));
-        if (!shared.given) {
-            return;
-        }
+        share(true, "device", static_cast<double>(result.prefix_tokens - host - nvme - outside));
+        share(engine_.prefix_host > 0, "host", static_cast<double>(host));
+        share(engine_.prefix_nvme > 0, "nvme", static_cast<double>(nvme));
         // Bytes and tokens are in one ratio.
         const double bytes = result.fetched_store_bytes + result.fetched_peer_bytes;
         const double from_store = bytes > 0 ? result.fetched_store_bytes / bytes : 0;
-        share("store", from_store * static_cast<double>(outside));
-        share("peers", (1 - from_store) * static_cast<double>(outside));
-        summary.add("prefix_from_store_bytes", result.fetched_store_bytes, "B");
-        summary.add("prefix_from_peers_bytes", result.fetched_peer_bytes, "B");
-        summary.add("store_written_bytes", result.store_written_bytes, "B");
-        summary.add("store_dropped_bytes", result.store_dropped_bytes, "B");
+        if (shared.capacity > 0) {
+            share(true, "store", from_store * static_cast<double>(outside));
+            summary.add("prefix_from_store_bytes", result.fetched_store_bytes, "B");
+            summary.add("store_written_bytes", result.store_written_bytes, "B");
+            summary.add("store_dropped_bytes", result.store_dropped_bytes, "B");
+        }
+        if (shared.peers) {
+            share(true, "peers", (1 - from_store) * static_cast<double>(outside));
+            summary.add("prefix_from_peers_bytes", result.fetched_peer_bytes, "B");
+        }
     }
 
     // Conversations that began in the measured time, from their first request to their last answer.
