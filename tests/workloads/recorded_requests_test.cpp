@@ -343,6 +343,10 @@ TEST_CASE("a request of a graph comes when all that it waits for has ended") {
         CHECK(one.prompt == 50);
         CHECK(one.arrival.seconds() == doctest::Approx(30));
     }
+    // As a table, which knows nothing of waiting: in order of arrival.
+    CHECK(table_of(read_recorded(graph, "f")) ==
+          "arrival_s,prompt,output,session\n0.000000,600,5,1\n0.000000,700,5,1\n0.000000,800,5,1\n0.000000,900,5,1\n"
+          "3.000000,50,5,2\n");
     const std::string row = R"({"request_id": 1, "wait_for": [2], "input_length": 5, "output_length": 5})";
     CHECK(holds(problem_of(row), "there is no such request"));
     CHECK(holds(problem_of(row + "\n" + R"({"request_id": 2, "wait_for": [1], "input_length": 5, "output_length": 5})"),

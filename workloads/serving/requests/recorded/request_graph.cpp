@@ -3,11 +3,14 @@
 // A request comes its delay after the last of those that it waits for was answered. Where one was not answered, what waits for it never
 // comes. In a closed loop each client plays one session at a time, all of its branches, and takes the next when the last of it has ended.
 
+#include "sim/base/error.hpp"
 #include "sim/base/random.hpp"
 #include "workloads/serving/requests/recorded/recorded.hpp"
 #include "workloads/serving/requests/request_sources.hpp"
 
-#include <deque>
+#include <fmt/format.h>
+
+#include <limits>
 #include <map>
 #include <unordered_map>
 
@@ -23,6 +26,7 @@ class RequestGraph final : public RequestSource {
           adapters_(spec.adapters, spec.adapter_skew, seed, "serving"),
           waits_(recorded_.requests.size()),
           then_(recorded_.requests.size()) {
+        double origin_s = std::numeric_limits<double>::infinity();
         for (std::uint32_t i = 0; i < recorded_.requests.size(); ++i) {
             const RecordedRequest& one = recorded_.requests[i];
             waits_[i] = static_cast<std::uint32_t>(one.after.size());
@@ -33,8 +37,11 @@ class RequestGraph final : public RequestSource {
             ++session.left;
             if (one.after.empty()) {
                 session.roots.push_back(i);
+                session.first_s = std::min(session.first_s, one.at_s);
+                origin_s = std::min(origin_s, one.at_s);
             }
         }
+        check_times(origin_s);
         next_session_ = sessions_.begin();
         if (spec.arrivals == ArrivalKind::closed) {
             for (std::int64_t i = 0; i < spec.clients; ++i) {
@@ -43,7 +50,7 @@ class RequestGraph final : public RequestSource {
         } else {
             for (const auto& [number, session] : sessions_) {
                 for (const std::uint32_t root : session.roots) {
-                    const double since = recorded_.requests[root].at_s - recorded_.requests.front().at_s;
+                    const double since = recorded_.requests[root].at_s - origin_s;
                     if (since >= spec.from && (spec.to <= 0 || since < spec.to)) {
                         ready_.emplace(SimTime::from_seconds((since - spec.from) * spec.time_scale), root);
                     }
@@ -65,7 +72,7 @@ class RequestGraph final : public RequestSource {
         for (const std::uint32_t next : then_[index]) {
             if (!served) {
                 drop(next, now);
-            } else if (--waits_[next] == 0) {
+            } else if (waits_[next] != kDropped && --waits_[next] == 0) {
                 const double delay = std::max(0.0, recorded_.requests[next].delay_s) * spec_.time_scale;
                 set_off_.emplace(now + SimTime::from_seconds(delay), next);
             }
@@ -77,14 +84,30 @@ class RequestGraph final : public RequestSource {
 
   private:
     struct Session {
-        std::vector<std::uint32_t> roots;  ///< requests that wait for none
-        std::uint32_t left = 0;            ///< requests that have not ended
+        std::vector<std::uint32_t> roots;                          ///< requests that wait for none
+        std::uint32_t left = 0;                                    ///< requests that have not ended
+        double first_s = std::numeric_limits<double>::infinity();  ///< when the first of its roots came
     };
     using Ready = std::multimap<SimTime, std::uint32_t>;
 
+    // Simulated time ends.
+    void check_times(double origin_s) const {
+        for (const RecordedRequest& one : recorded_.requests) {
+            const double seconds = (one.after.empty() ? one.at_s - origin_s : one.delay_s) * spec_.time_scale;
+            if (seconds > kLatestArrival && (!one.after.empty() || (spec_.to == 0 && spec_.count == 0))) {
+                throw ConfigError(
+                    fmt::format("a request comes after {:.1f} days of simulated time, and time ends after {:.0f}: use "
+                                "'requests.to' or 'requests.time_scale'",
+                                seconds / 86400, kLatestArrival / 86400),
+                    ErrorCode::malformed_trace);
+            }
+        }
+    }
+
     // One of its requests has ended, or will never come.
     void end(std::uint32_t index, SimTime now) {
-        if (--sessions_.at(recorded_.requests[index].session).left == 0 && spec_.arrivals == ArrivalKind::closed) {
+        Session& session = sessions_.at(recorded_.requests[index].session);
+        if (--session.left == 0 && spec_.arrivals == ArrivalKind::closed && !session.roots.empty()) {
             begin_session(now);
         }
     }
@@ -103,16 +126,19 @@ class RequestGraph final : public RequestSource {
         }
     }
 
-    // Its requests count from its own start.
+    // Its requests count from its own start. One whose requests all wait for those of others begins with these.
     void begin_session(SimTime at) {
+        while (next_session_ != sessions_.end() && next_session_->second.roots.empty()) {
+            ++next_session_;
+        }
         if (next_session_ == sessions_.end()) {
             return;
         }
-        const std::vector<std::uint32_t>& roots = (next_session_++)->second.roots;
+        const Session& session = (next_session_++)->second;
         Ready& into = given_ == 0 && at == SimTime() ? ready_ : set_off_;
-        for (const std::uint32_t root : roots) {
-            const double since = recorded_.requests[root].at_s - recorded_.requests[roots.front()].at_s;
-            into.emplace(at + SimTime::from_seconds(std::max(0.0, since) * spec_.time_scale), root);
+        for (const std::uint32_t root : session.roots) {
+            const double since = recorded_.requests[root].at_s - session.first_s;
+            into.emplace(at + SimTime::from_seconds(since * spec_.time_scale), root);
         }
     }
 

@@ -197,8 +197,16 @@ std::string table_of(const Recorded& recorded) {
     const bool e2e = any([](const RecordedRequest& one) { return one.e2e_s >= 0; });
     std::string out = fmt::format("arrival_s,prompt,output{}{}{}\n", sessions ? ",session" : "", ttft ? ",ttft_s" : "",
                                   e2e ? ",e2e_s" : "");
-    const double origin = recorded.requests.empty() ? 0 : recorded.requests.front().at_s;
+    std::vector<const RecordedRequest*> order;
     for (const RecordedRequest& one : recorded.requests) {
+        order.push_back(&one);
+    }
+    // Requests of a graph stand as their file has them.
+    std::stable_sort(order.begin(), order.end(),
+                     [](const RecordedRequest* a, const RecordedRequest* b) { return a->at_s < b->at_s; });
+    const double origin = order.empty() ? 0 : order.front()->at_s;
+    for (const RecordedRequest* row : order) {
+        const RecordedRequest& one = *row;
         out += fmt::format("{:.6f},{:.0f},{:.0f}", one.at_s - origin, one.prompt, one.output);
         out += sessions ? fmt::format(",{}", one.session) : "";
         const auto measured = [](double value) { return value >= 0 ? fmt::format(",{:.6f}", value) : ","; };
