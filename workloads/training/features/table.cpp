@@ -17,11 +17,12 @@ extern const FeatureRow kDispatcher;
 extern const FeatureRow kLowRankStates;
 extern const FeatureRow kSlices;
 extern const FeatureRow kKernels;
+extern const FeatureRow kExpertPlacement;
 
 const std::vector<const FeatureRow*>& feature_table() {
     static const std::vector<const FeatureRow*> kTable = {
         &kOffload,    &kZerothOrder,     &kSharding,   &kOuter,         &kCompression, &kAdapters, &kDocuments,
-        &kSignatures, &kHostCheckpoints, &kDispatcher, &kLowRankStates, &kSlices,      &kKernels};
+        &kSignatures, &kHostCheckpoints, &kDispatcher, &kLowRankStates, &kSlices,      &kKernels,  &kExpertPlacement};
     return kTable;
 }
 

@@ -1,6 +1,7 @@
 #include "workloads/training/plan/experts.hpp"
 
 #include "sim/base/math.hpp"
+#include "workloads/training/features/expert_placement.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -58,14 +59,17 @@ ExpertLoad load_of(const ExpertsSpec& experts, const PlanSpec& plan) {
     double sum = 0;
     double stays = 0;
     const std::size_t together = loads.size() / ranks.size();
+    const bool placed = plan.has<ExpertPlacement>();
+    const std::vector<std::size_t> places =
+        placed ? plan.feature<ExpertPlacement>().place(loads, ranks.size()) : std::vector<std::size_t>();
     for (std::size_t i = 0; i < loads.size(); ++i) {
         const double kept = own.capacity > 0 ? std::min(loads[i], own.capacity) : loads[i];
         if (shadowed[i]) {
             stays += kept;
             continue;
         }
-        // A list names experts as they lie; a law's are dealt out.
-        ranks[own.loads.empty() ? i % ranks.size() : i / together] += kept;
+        // Without a placement a list names experts as they lie, and a law's are dealt out.
+        ranks[placed ? places[i] : own.loads.empty() ? i % ranks.size() : i / together] += kept;
         sum += kept;
     }
     const double hottest = *std::max_element(ranks.begin(), ranks.end());
