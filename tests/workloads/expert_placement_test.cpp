@@ -1,6 +1,6 @@
 // Placement of experts by their loads: all placements of small cases, what the busiest rank has, and what is refused.
 
-#include "workloads/training/features/expert_placement.hpp"
+#include "workloads/training/plan/expert_placement.hpp"
 #include "sim/base/random.hpp"
 #include "tests/support/scenarios.hpp"
 #include "tools/driver/kinds/training.hpp"

@@ -1,7 +1,7 @@
 #include "workloads/training/plan/experts.hpp"
 
 #include "sim/base/math.hpp"
-#include "workloads/training/features/expert_placement.hpp"
+#include "workloads/training/plan/expert_placement.hpp"
 
 #include <algorithm>
 #include <numeric>

@@ -1,4 +1,4 @@
-#include "workloads/training/features/expert_placement.hpp"
+#include "workloads/training/plan/expert_placement.hpp"
 
 #include "workloads/training/plan/spec.hpp"
 
