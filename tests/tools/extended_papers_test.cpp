@@ -103,13 +103,13 @@ TEST_CASE("Multiverse: branches read half as long contexts each, so that many re
 TEST_CASE("Just Read Twice: linear attention gains with the length of prompts, and never more than attention takes") {
     const auto gain = [](int tokens) {
         const std::vector<std::string> set = {fmt::format("requests.prompt.mean={}", tokens), "requests.count=1"};
-        return metric("just-read-twice/softmax.yaml", set, "ttft_s.mean") /
-               metric("just-read-twice/linear.yaml", set, "ttft_s.mean");
+        return metric("jrt/softmax.yaml", set, "ttft_s.mean") /
+               metric("jrt/linear.yaml", set, "ttft_s.mean");
     };
     CHECK(gain(8192) < gain(32768));
     CHECK(gain(32768) < gain(65535));
     // The products of 1.3 billion weights at no more than 989 TFLOP/s are in both.
-    const double softmax = metric("just-read-twice/softmax.yaml", {"requests.count=1"}, "ttft_s.mean");
+    const double softmax = metric("jrt/softmax.yaml", {"requests.count=1"}, "ttft_s.mean");
     const double weights = 24 * (4.0 * 2048 * 2048 + 3.0 * 2048 * 5632);
     CHECK(gain(32768) < softmax / (2 * weights * 32768 / 989e12));
 }
