@@ -1,5 +1,6 @@
 // Published systems of the second list: what each depends on, one independent figure, and where it gains more or less.
 
+#include "sim/base/error.hpp"
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 
@@ -103,8 +104,7 @@ TEST_CASE("Multiverse: branches read half as long contexts each, so that many re
 TEST_CASE("Just Read Twice: linear attention gains with the length of prompts, and never more than attention takes") {
     const auto gain = [](int tokens) {
         const std::vector<std::string> set = {fmt::format("requests.prompt.mean={}", tokens), "requests.count=1"};
-        return metric("jrt/softmax.yaml", set, "ttft_s.mean") /
-               metric("jrt/linear.yaml", set, "ttft_s.mean");
+        return metric("jrt/softmax.yaml", set, "ttft_s.mean") / metric("jrt/linear.yaml", set, "ttft_s.mean");
     };
     CHECK(gain(8192) < gain(32768));
     CHECK(gain(32768) < gain(65535));
@@ -112,4 +112,19 @@ TEST_CASE("Just Read Twice: linear attention gains with the length of prompts, a
     const double softmax = metric("jrt/softmax.yaml", {"requests.count=1"}, "ttft_s.mean");
     const double weights = 24 * (4.0 * 2048 * 2048 + 3.0 * 2048 * 5632);
     CHECK(gain(32768) < softmax / (2 * weights * 32768 / 989e12));
+}
+
+TEST_CASE(
+    "ReMax: its actor stays on the GPUs, where PPO's actor and critic have no room, and short answers gain most") {
+    CHECK(metric("remax/remax-7b.yaml", {"jobs.3.offload=false"}, "samples_per_s") >
+          metric("remax/remax-7b.yaml", {}, "samples_per_s"));
+    CHECK_THROWS_WITH_AS(metric("remax/ppo-7b.yaml", {"jobs.3.offload=false", "jobs.4.offload=false"}, "samples_per_s"),
+                         doctest::Contains("'generator' needs 40.0 of the 80.0 GiB of a GPU beside"), InfeasibleError);
+    // ReMax generates one answer more a prompt, and has no critic to train: what generation takes decides.
+    const auto gain = [](int tokens) {
+        const std::vector<std::string> set = {fmt::format("jobs.0.scenario.requests.output.mean={}", tokens)};
+        return metric("remax/remax-7b.yaml", set, "samples_per_s") / metric("remax/ppo-7b.yaml", set, "samples_per_s");
+    };
+    CHECK(gain(32) > gain(256));
+    CHECK(gain(256) > 1);
 }
