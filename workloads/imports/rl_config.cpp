@@ -179,6 +179,9 @@ class RlConfig {
         if (said.rfind("rloo", 0) == 0) {
             return "rloo";
         }
+        if (said == "remax") {
+            return "remax";
+        }
         if (said != "grpo") {
             out_.notes.assumed(
                 fmt::format("the parts of grpo for the estimator '{}', which has no critic either", said));

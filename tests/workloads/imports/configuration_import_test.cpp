@@ -336,6 +336,7 @@ TEST_CASE("overrides of verl and NeMo-RL become steps of reinforcement learning"
     CHECK(says(read(verl + " actor_rollout_ref.env.name=$1"), "kind: rl"));
     const std::string critic = read(verl + " algorithm.adv_estimator=gae");
     CHECK(says(critic, "role: critic"));
+    CHECK(says(read(verl + " algorithm.adv_estimator=remax"), "algorithm: remax"));
     CHECK(says(critic, "zero: 2"));  // a scenario has no forward passes of weights that are cut
     CHECK(says(read(verl + " actor_rollout_ref.actor.ulysses_sequence_parallel_size=4"),
                "context: 4, context_exchange: all-to-all, data: 4"));
