@@ -55,7 +55,7 @@ const std::vector<Row>& rows() {
         {"low_rank_states", {"offload", "zeroth_order", "sharding", "outer", "compression", "adapters", "signatures"}},
         {"slices", {"offload", "zeroth_order", "sharding", "outer", "compression", "adapters", "low_rank_states"}},
         {"slices", {"experts", "latent", "pattern", "encoder"}},
-        {"low_rank_states", {"experts", "latent", "pattern", "encoder"}},
+        {"low_rank_states", {"pipeline", "experts", "latent", "pattern", "encoder"}},
     };
     return kRows;
 }

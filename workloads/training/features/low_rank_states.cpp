@@ -41,7 +41,7 @@ void LowRankStates::check(const ModelSpec&, const PlanSpec& plan, PlanProblems& 
                "low_rank_states.weight_bits: 8 has no copy of the weights in 32 bits: states: 16-bit");
     out.refuse(plan.tensor > 1, "low_rank_states projects whole matrices: tensor: 1");
     out.refuse(layerwise && plan.zero > 0, "low_rank_states.layerwise frees whole gradients: zero: 0");
-    out.refuse(layerwise && plan.pipeline == 1 && plan.micro_batches() > 1,
+    out.refuse(layerwise && plan.micro_batches() > 1,
                "low_rank_states.layerwise updates in every backward pass: one micro-batch a step");
 }
 

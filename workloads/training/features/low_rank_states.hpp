@@ -6,7 +6,7 @@
 // Tables and norms keep theirs whole. An update multiplies the projection with the gradient, and moves the fewer moments.
 // `layerwise`: each parameter is updated, and its gradient freed, when its gradient is final, so that only the largest is whole.
 // `weight_bits: 8`: weights are held in 8 bits with a scale and a zero of 16 bits in groups of 256, and widened before each product.
-// Limits: one kind of layer with plain attention and a dense feed-forward; updates of layerwise plans are priced behind the
+// Limits: no stages of a pipeline; one kind of layer with plain attention and a dense feed-forward; updates of layerwise plans are priced behind the
 // backward pass; rounding of 8-bit weights is part of the update's kernel.
 // Sources: Zhu et al., "APOLLO: SGD-like Memory, AdamW-level Performance", arXiv:2412.05270, algorithm 1 and table 1;
 // zhuhanqing/APOLLO (attention's and the feed-forward's linear layers are projected; groups of 256).
