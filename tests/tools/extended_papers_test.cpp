@@ -1,4 +1,4 @@
-// Published systems of the second list: what each depends on, one independent figure, and where it gains more or less.
+// Published systems that were added last: what each depends on, one independent figure, and where it gains more or less.
 
 #include "sim/base/error.hpp"
 #include "tests/support/scenarios.hpp"
@@ -127,4 +127,17 @@ TEST_CASE(
     };
     CHECK(gain(32) > gain(256));
     CHECK(gain(256) > 1);
+}
+
+TEST_CASE("vision servers: an image waits for its own decoding, and many large ones for the cores alone") {
+    const char* file = "vision-server-overheads/medium.yaml";
+    const double tensors = metric(file, {"engine.front_end.request=1 us"}, "e2e_s.mean");
+    CHECK(metric(file, {}, "e2e_s.mean") - tensors == doctest::Approx(1.9e-3 - 1e-6).epsilon(1e-6));
+    // 24 cores of 103 ms an image.
+    const std::vector<std::string> large = {"engine.front_end.request=103 ms", "requests.count=2000"};
+    CHECK(metric(file, large, "requests_per_s") == doctest::Approx(24 / 0.103).epsilon(0.02));
+    // Twice the cores decode twice as many, as long as the GPU keeps up.
+    std::vector<std::string> more = large;
+    more.emplace_back("engine.front_end.cores=48");
+    CHECK(metric(file, more, "requests_per_s") == doctest::Approx(48 / 0.103).epsilon(0.03));
 }
