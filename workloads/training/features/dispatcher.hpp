@@ -2,7 +2,7 @@
 // The `dispatcher` section of a training plan: the library that exchanges tokens with experts, and what it costs beside the bytes.
 //
 // Claims: of a library that leaves counts of tokens on the device the host waits less than of one that asks for them (`wait`, in place of
-// the software's expert_wait; none with graphs of layers or a padded capacity, as there). A library whose messages go through a
+// the software's expert_wait; less with graphs of layers, none with a padded capacity, as there). A library whose messages go through a
 // proxy on the host starts each exchange late (`start`, once per dispatch and once per combine, forward and backward). Where the proxy
 // posts a message for each token and node, these bound it beside the bytes; a library may reach a share of the network's rate.
 // Scope: how bytes travel is `dispatch`; the library does not change it.
@@ -23,8 +23,9 @@ struct DispatcherPlan final : FeatureOf<DispatcherPlan> {
 
     void describe(Fields& fields) override;
     void check(const ModelSpec& model, const PlanSpec& plan, PlanProblems& out) const override;
-    /// Seconds that the host waits in each layer of a forward pass; `asked`: where it asks for counts of tokens.
-    [[nodiscard]] double wait(double asked) const;
+    /// Seconds that the device waits for the host in each layer of a forward pass; `asked`: where it asks for counts of tokens;
+    /// `beside_graphs`: where all but exchanges and experts is replayed as graphs.
+    [[nodiscard]] double wait(double asked, bool beside_graphs) const;
     /// Seconds before the first byte of an exchange is under way.
     [[nodiscard]] double start() const;
     /// Seconds of an exchange whose bytes take `bytes` s, in so many messages of a rank to other nodes.

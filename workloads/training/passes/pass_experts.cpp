@@ -192,10 +192,11 @@ void PassCost::write_sort(Writer& out, double bytes) const {
 }
 
 // The sizes of what comes next are known on the device, and the host launches it by them: it waits for all that runs, and the device
-// for what it launches then. Padded experts have known sizes; graphs of a layer leave the host so little that it is ahead again.
+// for what it launches then. Padded experts have known sizes; graphs of layers leave the host less to launch, those of an iteration nothing.
 void PassCost::write_expert_wait(Writer& out) const {
-    const double seconds = plan_.feature<DispatcherPlan>().wait(software_.expert_wait.value);
-    if (!plan_.experts.pad && software_.graphs == CudaGraphs::none && seconds > 0) {
+    const bool beside_graphs = software_.graphs == CudaGraphs::layers;
+    const double seconds = plan_.feature<DispatcherPlan>().wait(software_.expert_wait.value, beside_graphs);
+    if (!plan_.experts.pad && software_.graphs != CudaGraphs::iteration && seconds > 0) {
         out.program().add({"wait for the tokens of experts",
                            Category::overhead,
                            PassStream::compute,

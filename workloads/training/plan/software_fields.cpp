@@ -16,7 +16,7 @@ void describe(Fields& fields, SoftwareSpec& software) {
     fields.sourced({"expert_wait",
                     "time per forward pass of a layer of experts in which the device waits for the host, which needs "
                     "the tokens of "
-                    "each expert; none with graphs or with a padded capacity",
+                    "each expert; less with graphs of layers, none with those of an iteration or a padded capacity",
                     false, 0, 1},
                    Dimension::time, software.expert_wait);
     fields.boolean(
