@@ -15,6 +15,7 @@ struct Library {
     double start;    ///< s
     double message;  ///< s for each token and node that it goes to; 0: bytes alone decide
     double rate;     ///< of the network's, that bytes reach
+    bool blocks;     ///< the host waits inside each dispatch of a forward pass until the counts have come
 };
 
 // HybridEP: fitted on the declared half of its eager runs in validation/training/recent but gpt-oss's, five of eleven, of Megatron-Bridge and
@@ -28,10 +29,12 @@ struct Library {
 //   nvshmem  DeepEP of version 1 over libfabric, 0.36, 0.43, 0.57 and 0.59 us for each token and other node, bytes hidden: messages
 //   gin      DeepEP of version 2, both ways 2.65, 3.37, 6.62 and 8.71 ms for 1.77, 2.34, 4.83 and 6.37 ms of bytes: 0.73 of the rate and a
 //            start of 0.1 ms each
+// DeepEP's interface: "dispatch" lets the host wait for the counts of what arrives, but not where a backward pass repeats it (README, example
+// of training; UCCL-EP and DeepEP over libfabric keep it).
 constexpr Library kLibraries[] = {
-    {"nccl", -1, 0, 0, 1},        {"deepep", -1, 0, 0, 1},      {"hybridep", 3e-3, 0, 0, 1},
-    {"proxy", -1, 546e-6, 0, 1},  {"uccl", -1, 1.682e-3, 0, 1}, {"nvshmem", -1, 0, 0.488e-6, 1},
-    {"gin", -1, 0.1e-3, 0, 0.73},
+    {"nccl", -1, 0, 0, 1, false},       {"deepep", -1, 0, 0, 1, true},      {"hybridep", 3e-3, 0, 0, 1, false},
+    {"proxy", -1, 546e-6, 0, 1, true},  {"uccl", -1, 1.682e-3, 0, 1, true}, {"nvshmem", -1, 0, 0.488e-6, 1, true},
+    {"gin", -1, 0.1e-3, 0, 0.73, true},
 };
 
 // Graphs of layers leave exchanges and products of experts to the host, which needs the counts as well. Fitted on the declared half of all runs
@@ -81,6 +84,10 @@ double DispatcherPlan::wait(double asked, bool beside_graphs) const {
 
 double DispatcherPlan::start() const {
     return !given ? 0 : own_start > 0 ? own_start : of(library).start;
+}
+
+bool DispatcherPlan::blocks() const {
+    return given && of(library).blocks;
 }
 
 double DispatcherPlan::seconds(double bytes, double messages) const {

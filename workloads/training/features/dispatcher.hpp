@@ -28,6 +28,8 @@ struct DispatcherPlan final : FeatureOf<DispatcherPlan> {
     [[nodiscard]] double wait(double asked, bool beside_graphs) const;
     /// Seconds before the first byte of an exchange is under way.
     [[nodiscard]] double start() const;
+    /// The host waits inside a forward pass's dispatch and queues nothing behind it, so that it hides behind no other micro-batch.
+    [[nodiscard]] bool blocks() const;
     /// Seconds of an exchange whose bytes take `bytes` s, in so many messages of a rank to other nodes.
     [[nodiscard]] double seconds(double bytes, double messages) const;
 };

@@ -1,6 +1,7 @@
 #include "workloads/training/passes/pass_cost.hpp"
 
 #include "sim/base/error.hpp"
+#include "workloads/training/features/dispatcher.hpp"
 #include "workloads/training/features/documents.hpp"
 #include "workloads/training/features/low_rank_states.hpp"
 #include "workloads/training/features/zeroth_order.hpp"
@@ -386,9 +387,10 @@ PassProgram PassCost::layer_of(LayerKind kind, Direction direction, Part part, b
         }
     };
     if (paired) {
-        // While this micro-batch computes, another one, half a layer behind, exchanges as many tokens.
-        out.collective("exchange of the other micro-batch", PassStream::expert, exchange_of_tokens(),
-                       PassProgram::kNone);
+        // While this micro-batch computes, another one, half a layer behind, exchanges as many tokens in a pass the other way.
+        const bool shows = backward && plan_.feature<DispatcherPlan>().blocks();
+        out.collective("exchange of the other micro-batch", PassStream::expert,
+                       shows ? combine(plan_.experts.combine_precision) : exchange_of_tokens(), PassProgram::kNone);
     }
     if (kind.experts && plan_.experts.shadowed > 0 && part != Part::weights) {
         // On their way behind attention; tokens of other experts follow on the same communicator.

@@ -255,10 +255,11 @@ void PassCost::write_expert_forward(Writer& out, bool paired) const {
     const PassProgram::Id permuted = out.program().last(PassStream::compute);
     PassProgram::Id moved = PassProgram::kNone;
     PassProgram::Id combined = PassProgram::kNone;
+    const bool shows = !elsewhere || plan_.feature<DispatcherPlan>().blocks();
     const auto send = [&] {
-        moved = elsewhere ? PassProgram::kNone
-                          : out.collective("dispatch", PassStream::expert, dispatch(plan_.experts.dispatch_precision),
-                                           permuted);
+        moved = !shows ? PassProgram::kNone
+                       : out.collective("dispatch", PassStream::expert, dispatch(plan_.experts.dispatch_precision),
+                                        permuted);
     };
     send();
     if (beside) {
