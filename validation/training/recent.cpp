@@ -11,6 +11,8 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace orrery::validation {
 
@@ -92,6 +94,66 @@ std::string format_of(const TrainingPoint& point) {
                                                      : format + ", delayed scales";
 }
 
+// The parts of an id that name a dispatch library.
+bool names_library(std::string_view part) {
+    constexpr std::array<std::string_view, 8> kNames = {"nccl", "uccl", "nvshmem", "v1",
+                                                        "gin",  "a2a",  "deepep",  "hybridep"};
+    return std::find(kNames.begin(), kNames.end(), part) != kNames.end();
+}
+
+// An id without them; equal ones differ in nothing but the library and, in a few notes, in graphs. Empty: it names none.
+std::string without_library(const std::string& id) {
+    std::string out;
+    bool named = false;
+    for (std::size_t at = 0; at < id.size();) {
+        const std::size_t end = std::min(id.find('-', at), id.size());
+        const std::string part = id.substr(at, end - at);
+        const bool library = names_library(part);
+        named = named || library;
+        out += library ? "" : part + "-";
+        at = end + 1;
+    }
+    return named ? out : "";
+}
+
+// Of runs that differ in the dispatch library alone, pairs whose times differ by more than 5 %: how many come out in order.
+std::pair<std::size_t, std::size_t> libraries_in_order(const std::vector<TrainingPoint>& points,
+                                                       const Terminal& terminal) {
+    constexpr double kApart = 1.05;
+    std::map<std::string, std::vector<const TrainingPoint*>> families;
+    for (const TrainingPoint& point : points) {
+        const std::string family = without_library(point.id);
+        if (point.scored() && point.low > 0 && !family.empty()) {
+            families[fmt::format("{}{}", family, static_cast<int>(point.software().graphs))].push_back(&point);
+        }
+    }
+    std::size_t right = 0;
+    std::size_t pairs = 0;
+    std::vector<std::vector<std::string>> wrong;
+    for (const auto& [family, runs] : families) {
+        for (std::size_t i = 0; i < runs.size(); ++i) {
+            for (std::size_t j = 0; j < runs.size(); ++j) {
+                if (runs[j]->measured <= kApart * runs[i]->measured) {
+                    continue;
+                }
+                ++pairs;
+                if (runs[j]->low > runs[i]->low) {
+                    ++right;
+                } else {
+                    wrong.push_back({runs[i]->id, runs[j]->id,
+                                     fmt::format("{:.2f}", runs[j]->measured / runs[i]->measured),
+                                     fmt::format("{:.2f}", runs[j]->low / runs[i]->low)});
+                }
+            }
+        }
+    }
+    terminal.heading("ranking of dispatch libraries, pairs out of order");
+    terminal.table({"faster run", "slower run", "measured ratio", "predicted ratio"}, wrong);
+    terminal.table(
+        {}, {{"pairs of libraries that differ by more than 5 %, in order", fmt::format("{} of {}", right, pairs)}});
+    return {right, pairs};
+}
+
 void print_left_out(const Terminal& terminal, const DataDirectory& data) {
     std::vector<std::vector<std::string>> rows;
     for (const record::FactsRow& row :
@@ -127,6 +189,10 @@ std::vector<Score> score_recent(const std::vector<TrainingPoint>& points, const 
     const auto lost = std::count_if(points.begin(), points.end(), [](const TrainingPoint& p) { return p.low <= 0; });
     terminal.table({}, {{"runs of these that cannot be predicted", std::to_string(lost)}});
     std::vector<Score> out;
+    if (const auto [right, pairs] = libraries_in_order(points, terminal); pairs > 0) {
+        out.push_back(
+            {"recent_libraries_in_order", 100.0 * static_cast<double>(right) / static_cast<double>(pairs), "%"});
+    }
     for (const auto& [name, group] : all) {
         const ErrorStatistics s = statistics_of(group.errors);
         out.push_back({"recent_points", static_cast<double>(s.count), ""});
