@@ -582,8 +582,9 @@ Price Lowering::chunk_price(Layers layers, bool first, bool last, PassWork work)
 }
 
 void Lowering::start_step() {
+    // While a device replays an iteration as one graph the host has nothing to launch, and prepares the next step.
     Price start;
-    start[Category::overhead] = in_.software.step_overhead.value;
+    start[Category::overhead] = in_.software.graphs == CudaGraphs::iteration ? 0 : in_.software.step_overhead.value;
     const std::uint32_t price = add_prices([&] { return start; });
     for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
         compute(rank, out_.graph.name("start of step"), Category::overhead, price);

@@ -30,8 +30,9 @@ void describe(Fields& fields, SoftwareSpec& software) {
     fields.boolean(
         {"waits_at_ends", "stages wait for their sends while the pipeline fills and drains (needs overlap.pipeline)"},
         software.waits_at_ends);
-    fields.sourced({"step_overhead", "time per iteration beyond its passes", true, 0, 60}, Dimension::time,
-                   software.step_overhead);
+    fields.sourced(
+        {"step_overhead", "time per iteration beyond its passes, which graphs of an iteration hide", true, 0, 60},
+        Dimension::time, software.step_overhead);
     fields.sourced(
         {"update_bytes",
          "bytes that the optimizer's kernels move per updated weight, beside 6 that widen a gradient of 16 bits "
