@@ -27,17 +27,18 @@ struct StepFigure {
     const char* column;
     std::vector<const char*> metrics;
 };
-const std::array<StepFigure, 4>& step_figures() {
-    static const std::array<StepFigure, 4> kFigures = {
+const std::array<StepFigure, 5>& step_figures() {
+    static const std::array<StepFigure, 5> kFigures = {
         StepFigure{"step", "step_s", {"iteration_time_s"}}, StepFigure{"generation", "generation_s", {"generation_s"}},
         StepFigure{"log-probabilities", "logprob_s", {"reference.forward_s", "actor.forward_s"}},
-        StepFigure{"training", "training_s", {"training_s"}}};
+        StepFigure{"training", "training_s", {"training_s"}},
+        StepFigure{"weights", "weights_s", {"synchronisation_s"}}};
     return kFigures;
 }
 
 struct RlRow {
     const FactsRow* row = nullptr;
-    std::array<double, 4> measured{}, predicted{};  ///< s; 0: not printed
+    std::array<double, 5> measured{}, predicted{};  ///< s; 0: not printed
     std::string problem;                            ///< why it does not run
 
     [[nodiscard]] bool compares(std::size_t i) const { return measured[i] > 0 && predicted[i] > 0; }
@@ -118,7 +119,7 @@ void predict_weights(RlRow& one, const DataDirectory& data, ModelCache& models) 
 }
 
 // Errors by group, each with one list for each figure.
-using Grouped = std::map<std::string, std::array<std::vector<double>, 4>>;
+using Grouped = std::map<std::string, std::array<std::vector<double>, 5>>;
 
 void print_groups(const Grouped& groups, const std::vector<std::string>& columns, const std::string& title,
                   const Terminal& terminal, Comparison& out) {
@@ -177,14 +178,14 @@ Comparison validate_rl(const DataDirectory& data, const Terminal& terminal, bool
     count_problems(steps, left_out);
     count_problems(weights, left_out);
     if (points) {
-        print_rows(steps, 4, {"row", "step", "generation", "log-probabilities", "training"},
+        print_rows(steps, 5, {"row", "step", "generation", "log-probabilities", "training", "weights"},
                    "steps: measured > predicted, s", terminal);
         print_rows(weights, 1, {"row", "weights"}, "weights: measured > predicted, s", terminal);
     }
     Grouped groups;
     std::vector<double> all;
     std::vector<double> others;  // than DeepSeek-V3
-    std::array<std::vector<double>, 4> by_figure;
+    std::array<std::vector<double>, 5> by_figure;
     double runs = 0;
     for (const RlRow& one : steps) {
         runs += one.problem.empty() ? 1 : 0;
@@ -207,9 +208,13 @@ Comparison validate_rl(const DataDirectory& data, const Terminal& terminal, bool
         }
     }
     groups["~all"] = by_figure;
-    const std::vector<std::string> columns = {"source, model, node, mode", "figures",
-                                              "step: median error (bias)", "generation",
-                                              "log-probabilities",         "training"};
+    const std::vector<std::string> columns = {"source, model, node, mode",
+                                              "figures",
+                                              "step: median error (bias)",
+                                              "generation",
+                                              "log-probabilities",
+                                              "training",
+                                              "weights"};
     print_groups(groups, columns, "steps of reinforcement learning (nothing is fitted on them)", terminal, out);
     Grouped ways;
     std::vector<double> direct;

@@ -34,8 +34,9 @@ std::size_t packed(const std::vector<std::int64_t>& lengths, std::int64_t sequen
 
 }  // namespace
 
-Rows rows_of(std::vector<std::int64_t> lengths, RowLayout layout, std::int64_t sequence, bool pipelined) {
-    ORRERY_ASSERT(!lengths.empty());
+Rows rows_of(std::vector<std::int64_t> lengths, RowLayout layout, std::int64_t sequence, bool pipelined,
+             std::int64_t unit) {
+    ORRERY_ASSERT(!lengths.empty() && unit > 0 && sequence >= unit);
     const auto samples = static_cast<double>(lengths.size());
     if (layout == RowLayout::padded) {
         return {samples, sequence, 0};
@@ -50,7 +51,9 @@ Rows rows_of(std::vector<std::int64_t> lengths, RowLayout layout, std::int64_t s
     const double sequences = layout == RowLayout::single ? samples : static_cast<double>(packed(lengths, sequence));
     const double computed =
         layout == RowLayout::packed && pipelined ? sequences * static_cast<double>(sequence) : tokens;
-    const double each = std::round(squares / tokens);
+    const auto units = static_cast<double>(unit);
+    const double most = std::floor(static_cast<double>(sequence) / units);
+    const double each = units * std::clamp(std::round(squares / tokens / units), 1.0, most);
     const double inside = std::max(1.0, std::round(computed / sequences / each));
     Rows out;
     out.sample = static_cast<std::int64_t>(each);

@@ -24,6 +24,8 @@ struct Rows {
 };
 
 /// `lengths`: of samples, prompt and answer, at least one and none longer than `sequence`. `pipelined`: several stages pass the sequences.
-[[nodiscard]] Rows rows_of(std::vector<std::int64_t> lengths, RowLayout layout, std::int64_t sequence, bool pipelined);
+/// `unit`: what divides each sample's tokens, as ranks that share a sequence need; `sequence` has at least one.
+[[nodiscard]] Rows rows_of(std::vector<std::int64_t> lengths, RowLayout layout, std::int64_t sequence, bool pipelined,
+                           std::int64_t unit = 1);
 
 }  // namespace orrery::rl

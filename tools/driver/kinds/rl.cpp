@@ -125,6 +125,9 @@ class RlRun final : public ScenarioRun {
                 summary.notes.push_back(jobs_[i].name + ": " + note);
             }
         }
+        summary.notes.emplace_back(
+            "steps and their phases have no intervals: measured ones are of too few kinds to say how far such sums "
+            "err");
         out.timeline = context_.options.timeline ? result.timeline : Timeline();
         out.jobs = std::move(outputs_);
     }
@@ -155,6 +158,24 @@ class RlRun final : public ScenarioRun {
 
     void add(const std::string& name, StepPhase phase, std::vector<double> seconds, std::vector<std::uint32_t> nodes) {
         input_.parts.push_back({name, phase, std::move(seconds), std::move(nodes)});
+    }
+
+    static constexpr std::int64_t kTurns = 3;  ///< batches of a generator that goes on over their ends
+
+    // Keeps the samples that end in the second of three turns, when as many are under way as ever, and returns how long it takes.
+    [[nodiscard]] static double keep_middle(std::vector<RequestRow>& rows) {
+        const auto end = [](const RequestRow& row) { return row.arrival + row.e2e; };
+        std::sort(rows.begin(), rows.end(), [&](const RequestRow& a, const RequestRow& b) {
+            return std::pair(end(a), a.id) < std::pair(end(b), b.id);
+        });
+        const std::size_t turn = rows.size() / kTurns;
+        if (turn == 0) {
+            return rows.empty() ? 0 : end(rows.back());
+        }
+        const double seconds = end(rows[2 * turn - 1]) - end(rows[turn - 1]);
+        rows.erase(rows.begin() + static_cast<std::ptrdiff_t>(2 * turn), rows.end());
+        rows.erase(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(turn));
+        return seconds;
     }
 
     // A part by itself, on its own nodes of the cluster.
@@ -204,11 +225,16 @@ class RlRun final : public ScenarioRun {
             if (spec_.partial) {  // a sample that ends makes room for the next, of whatever batch
                 one.as<ServingKind>().requests.arrivals = ArrivalKind::closed;
                 one.as<ServingKind>().requests.clients = spec_.generated();
+                one.as<ServingKind>().requests.count = kTurns * spec_.generated();
             } else {
                 one.as<ServingKind>().requests.arrivals = ArrivalKind::at_once;
                 one.as<ServingKind>().requests.count = spec_.generated();
             }
             RunOutput out = run_part(one, placements_[i]);
+            double own = out.seconds;
+            if (spec_.partial) {
+                own = keep_middle(out.requests);
+            }
             double tokens = 0;
             double answers = 0;
             batch_.lengths.emplace_back();
@@ -224,9 +250,7 @@ class RlRun final : public ScenarioRun {
             batch_.times.push_back(of_batch);
             batch_.tokens.push_back(tokens * of_batch);
             batch_.answers.push_back(answers * of_batch);
-            seconds.push_back(spec_.partial
-                                  ? static_cast<double>(spec_.generated()) / out.summary.find("requests_per_s")->value
-                                  : out.seconds);
+            seconds.push_back(spec_.partial ? own * of_batch : own);
             if (draw == 0) {
                 out.requests.clear();
                 outputs_[i] = std::move(out);
@@ -259,8 +283,11 @@ class RlRun final : public ScenarioRun {
                             batch_.longest, sequence));
         }
         ORRERY_ASSERT(!batch_.lengths.empty());  // the generator comes first
+        const PlanSpec& plan = training.plan;
+        const std::int64_t unit =
+            (plan.context > 1 ? 2 * plan.context : 1) * (plan.sequence_parallel ? plan.tensor : 1);
         const auto rows = [&](const std::vector<std::int64_t>& lengths) {
-            return rows_of(lengths, spec_.rows, sequence, training.plan.pipeline > 1);
+            return rows_of(lengths, spec_.rows, sequence, plan.pipeline > 1, unit);
         };
         std::vector<std::int64_t> all;
         for (const std::vector<std::int64_t>& draw : batch_.lengths) {
@@ -289,10 +316,10 @@ class RlRun final : public ScenarioRun {
         }
         if (spec_.update > 0) {
             const double each = out.mean * static_cast<double>(spec_.update) / static_cast<double>(spec_.sequences());
-            const std::int64_t unit = training.plan.data * training.plan.micro_batch;
+            const std::int64_t round = training.plan.data * training.plan.micro_batch;
             training.plan.global_batch =
-                unit *
-                std::max(std::int64_t{1}, static_cast<std::int64_t>(std::ceil(each / static_cast<double>(unit))));
+                round *
+                std::max(std::int64_t{1}, static_cast<std::int64_t>(std::ceil(each / static_cast<double>(round))));
         }
         return out;
     }
