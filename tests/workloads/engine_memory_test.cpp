@@ -144,6 +144,12 @@ TEST_CASE("engine memory: a run prints tokens, blocks and concurrency as the eng
     CHECK(line.find("GPU KV cache size: ") == 0);
     CHECK(line.find(" tokens; maximum concurrency for 4,096 tokens per request: ") != std::string::npos);
     CHECK(std::count(summary.notes.begin(), summary.notes.end(), line) == 1);
+    CHECK(line.find("does not start") == std::string::npos);
+    // A model's own context that has no room is said, as the engine refuses it where nobody lowers it.
+    const Scenario long_context = served("llama-3.1-8b", "software: vllm-0.19, kv: {blocks: 1000}");
+    CHECK(log_line(long_context.as<ServingKind>().engine, cache_of(long_context))
+              .find("the engine itself does not start") != std::string::npos);
+    CHECK(cache_of(served("deepseek-v3", "software: vllm-0.19, weights: fp8, kv: {blocks: 1000}")).capacity < 16);
     const Summary unnamed =
         run_scenario(served("llama-3.1-8b", "max_context: 4096"), test::model_cache(), RunOptions()).summary;
     CHECK(unnamed.find("kv_cache_tokens") == nullptr);

@@ -243,7 +243,7 @@ EngineCache engine_cache(const EngineSpec& engine, const PhaseSpec& phase, const
             out.rank = rank;
         }
     }
-    if (engine.blocks > 0) {
+    if (engine.blocks > 0 && pages >= 1) {  // given blocks make no room for weights
         pages = whole(engine.blocks);
     }
     const double needed = page.of_sequence(out.context);
@@ -287,8 +287,12 @@ std::string log_line(const EngineSpec& engine, const EngineCache& cache) {
             return fmt::format("Allocated {:.2f} GiB for max tokens in paged KV cache ({:.0f})",
                                std::max(0.0, cache.rank.pool) / kGiB, cache.tokens);
         default:
-            return fmt::format("GPU KV cache size: {} tokens; maximum concurrency for {} tokens per request: {:.2f}x",
-                               grouped(cache.tokens), grouped(cache.context), cache.concurrency);
+            return fmt::format("GPU KV cache size: {} tokens; maximum concurrency for {} tokens per request: {:.2f}x{}",
+                               grouped(cache.tokens), grouped(cache.context), cache.concurrency,
+                               cache.concurrency >= 1
+                                   ? ""
+                                   : "; the engine itself does not start so: it wants room for the model's longest "
+                                     "sequence, or a smaller max_context");
     }
 }
 
