@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,17 @@ namespace {
 bool is_shell(const std::string& word) {
     const std::string program = word.substr(word.rfind('/') + 1);
     return program == "sh" || program == "bash" || program == "-c" || program == "-lc" || program == "-ec";
+}
+
+// $(NAME) of a manifest, where it sets the variable.
+std::string with_variables(std::string text, const std::map<std::string, std::string>& set) {
+    for (const auto& [name, value] : set) {
+        const std::string written = "$(" + name + ")";
+        for (std::size_t at = text.find(written); at != std::string::npos; at = text.find(written, at + value.size())) {
+            text.replace(at, written.size(), value);
+        }
+    }
+    return text;
 }
 
 class ContainerReader {
@@ -76,12 +88,72 @@ class ContainerReader {
         if (words(command) || words(arguments)) {
             add(node, command, arguments, copies);
         }
+        if (const YamlNode* artifacts = node.find("modelArtifacts"); artifacts != nullptr) {
+            add_service(node, *artifacts);
+            return;
+        }
         if (const YamlNode* model = node.find("modelURL"); model != nullptr && model->kind == YamlNode::Kind::scalar) {
             add_values(node, *model, copies);
             return;
         }
         for (const YamlNode::Entry& entry : node.entries) {
             walk(entry.value, copies);
+        }
+    }
+
+    // The values of llm-d's chart of a model service: servers for decode and for prefill, whose degrees stand beside their flags.
+    void add_service(const YamlNode& node, const YamlNode& artifacts) {
+        const YamlNode* uri = artifacts.find("uri");
+        const YamlNode* named = artifacts.find("name");
+        const auto word = [&](CommandCall& call, const std::string& text, const YamlNode& of) {
+            call.words.push_back({text, place(of.mark), ""});
+        };
+        for (const auto& [key, role] : {std::pair("decode", "kv_consumer"), std::pair("prefill", "kv_producer")}) {
+            const YamlNode* servers = node.find(key);
+            const YamlNode* made = servers == nullptr ? nullptr : servers->find("create");
+            const YamlNode* containers = servers == nullptr ? nullptr : servers->find("containers");
+            const YamlNode* model = uri == nullptr ? named : uri;
+            if (containers == nullptr || model == nullptr || (made != nullptr && made->scalar == "false")) {
+                continue;
+            }
+            CommandCall out;
+            double number = 0;
+            if (const YamlNode* replicas = servers->find("replicas");
+                replicas != nullptr && parse_number(replicas->scalar, number) && number >= 1 && number <= 65536) {
+                out.copies = static_cast<std::int64_t>(number);
+            }
+            word(out, "vllm", *servers);
+            word(out, "serve", *servers);
+            word(out, "--model", *model);
+            const std::size_t scheme = model->scalar.find("://");
+            const bool stored = scheme != std::string::npos && model->scalar.rfind("hf", 0) != 0;  // a volume
+            word(out,
+                 stored && named != nullptr    ? named->scalar
+                 : scheme == std::string::npos ? model->scalar
+                                               : model->scalar.substr(scheme + 3),
+                 *model);
+            const YamlNode* degrees = servers->find("parallelism");
+            for (const auto& [name, flag] :
+                 {std::pair("tensor", "--tensor-parallel-size"), std::pair("data", "--data-parallel-size"),
+                  std::pair("pipeline", "--pipeline-parallel-size")}) {
+                if (const YamlNode* degree = degrees == nullptr ? nullptr : degrees->find(name); degree != nullptr) {
+                    word(out, flag, *degree);
+                    word(out, degree->scalar, *degree);
+                }
+            }
+            for (const YamlNode& container : containers->items) {
+                const YamlNode* arguments = container.find("args");
+                for (const YamlNode& item : arguments == nullptr ? std::vector<YamlNode>() : arguments->items) {
+                    word(out, item.scalar, item);
+                }
+            }
+            const YamlNode* other = node.find(role[3] == 'c' ? "prefill" : "decode");
+            const YamlNode* both = other == nullptr ? nullptr : other->find("create");
+            if (other != nullptr && (both == nullptr || both->scalar != "false")) {
+                word(out, "--kv-transfer-config", *servers);
+                word(out, std::string("{\"kv_role\": \"") + role + "\"}", *servers);
+            }
+            out_.commands.push_back(std::move(out));
         }
     }
 
@@ -140,21 +212,26 @@ class ContainerReader {
                 }
             }
         }
+        std::map<std::string, std::string> set;
+        for (const CommandWord& word : out.environment) {
+            const std::size_t equals = word.text.find('=');
+            set[word.text.substr(0, equals)] = word.text.substr(equals + 1);
+        }
         std::vector<CommandCall> scripts;
         for (const YamlNode* part : {command, arguments}) {
             if (part == nullptr) {
                 continue;
             }
             if (part->kind == YamlNode::Kind::scalar) {  // Compose: a line as in a shell
-                add_line(*part, out, scripts);
+                add_line(*part, out, scripts, set);
             }
             for (const YamlNode& item : part->items) {
                 const bool script = item.scalar.find_first_of(" \n") != std::string::npos && !out.words.empty() &&
                                     is_shell(out.words.back().text);
                 if (script) {
-                    add_line(item, out, scripts);
+                    add_line(item, out, scripts, set);
                 } else {
-                    out.words.push_back({item.scalar, place(item.mark), ""});
+                    out.words.push_back({with_variables(item.scalar, set), place(item.mark), ""});
                 }
             }
         }
@@ -169,8 +246,9 @@ class ContainerReader {
     }
 
     // The words of a line go on those before it; a script of several commands stands for itself.
-    void add_line(const YamlNode& node, CommandCall& out, std::vector<CommandCall>& scripts) {
-        CommandList script = read_shell(node.scalar, name_);
+    void add_line(const YamlNode& node, CommandCall& out, std::vector<CommandCall>& scripts,
+                  const std::map<std::string, std::string>& set) {
+        CommandList script = read_shell(with_variables(node.scalar, set), name_, set);
         for (CommandCall& one : script.commands) {
             for (auto* words : {&one.words, &one.environment}) {
                 for (CommandWord& word : *words) {
@@ -207,7 +285,8 @@ class ContainerReader {
 std::optional<CommandList> read_containers(const std::string& text, const std::string& name) {
     bool yaml = false;
     for (std::size_t start = 0; start < text.size() && !yaml;) {
-        for (const char* key : {"apiVersion:", "kind:", "services:", "spec:", "containers:", "servingEngineSpec:"}) {
+        for (const char* key :
+             {"apiVersion:", "kind:", "services:", "spec:", "containers:", "servingEngineSpec:", "modelArtifacts:"}) {
             yaml = yaml || text.compare(start, std::string(key).size(), key) == 0;
         }
         start = std::min(text.find('\n', start), text.size() - 1) + 1;

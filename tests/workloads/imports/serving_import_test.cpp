@@ -620,3 +620,33 @@ TEST_CASE("offline benchmarks draw the lengths that their own programs draw") {
                                   .text;
     CHECK_MESSAGE(drawn.find("prompt: {kind: uniform, mean: 256, spread: 1}") != std::string::npos, drawn);
 }
+
+TEST_CASE("manifests set the variables of their commands, and a chart's values give both phases") {
+    const std::string deployment =
+        "kind: Deployment\nspec:\n  replicas: 1\n  template:\n    spec:\n      containers:\n      - name: vllm\n"
+        "        image: ghcr.io/llm-d/llm-d-cuda:v0.3.0\n        command: [/bin/bash, -c]\n        args:\n        - |\n"
+        "          exec vllm serve deepseek-ai/DeepSeek-R1-0528 --enable-expert-parallel \\\n"
+        "            --tensor-parallel-size $TP_SIZE --data-parallel-size $((LWS_GROUP_SIZE * DP_SIZE_LOCAL))\n"
+        "        env:\n        - {name: DP_SIZE_LOCAL, value: \"8\"}\n        - {name: TP_SIZE, value: \"1\"}\n"
+        "        - {name: LWS_GROUP_SIZE, value: \"2\"}\n";
+    const std::string script = import_line("vllm-args", deployment).text;
+    CHECK_MESSAGE(script.find("groups: 16") != std::string::npos, script);
+    const std::string pod =
+        "kind: Pod\nspec:\n  containers:\n  - image: vllm/vllm-openai:v0.16.0\n"
+        "    args: [\"--model\", \"$(MODEL)\", \"--tensor-parallel-size\", \"$(TP)\"]\n"
+        "    env: [{name: MODEL, value: Qwen/Qwen3-8B}, {name: TP, value: \"2\"}]\n";
+    const std::string words = import_line("vllm-args", pod).text;
+    CHECK_MESSAGE(words.find("model: Qwen/Qwen3-8B") != std::string::npos, words);
+    CHECK_MESSAGE(words.find("tensor: 2") != std::string::npos, words);
+    const std::string chart =
+        "modelArtifacts: {uri: \"hf://Qwen/Qwen3-32B\", name: Qwen/Qwen3-32B}\n"
+        "decode:\n  create: true\n  parallelism: {tensor: 4}\n  replicas: 1\n  containers:\n  - name: vllm\n"
+        "    args: [\"--block-size\", \"128\", \"--max-model-len\", \"32000\"]\n"
+        "prefill:\n  replicas: 4\n  parallelism: {tensor: 1}\n  containers:\n  - name: vllm\n"
+        "    args: [\"--block-size\", \"128\"]\n";
+    const std::string phases = import_line("vllm-args", chart).text;
+    for (const char* key : {"model: Qwen/Qwen3-32B", "prefill: {replicas: 4, tensor: 1",
+                            "decode: {replicas: 1, tensor: 4", "block: 128", "max_context: 32000"}) {
+        CHECK_MESSAGE(phases.find(key) != std::string::npos, std::string(key) << "\n" << phases);
+    }
+}
