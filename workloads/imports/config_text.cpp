@@ -24,7 +24,17 @@ YamlNode expected_yaml(const std::string& text, const std::string& name, const s
         throw ConfigError({Diagnostic{name, 1, 1, fmt::format("expected {}, and the file is empty", expected),
                                       ErrorCode::invalid_yaml}});
     }
-    return parse_yaml(text, name);
+    try {
+        return parse_yaml(text, name);
+    } catch (const ConfigError& error) {
+        std::vector<Diagnostic> problems = error.diagnostics();
+        for (Diagnostic& problem : problems) {
+            problem.line = std::max(problem.line, 1);
+            problem.column = std::max(problem.column, 1);
+        }
+        problems.front().text = fmt::format("expected {}, and found no YAML: {}", expected, problems.front().text);
+        throw ConfigError(problems);
+    }
 }
 
 ConfigText::ConfigText(const YamlNode& root) : start_(root.mark) {

@@ -371,7 +371,9 @@ class Finetune {
 
     void note_optimizer(const std::string& name) {
         std::string small = lower(name);
-        small.erase(0, small.rfind("paged_", 0) == 0 ? std::string_view("paged_").size() : 0);
+        for (const char* before : {"paged", "_"}) {  // states in pages of the host's memory
+            small.erase(0, small.rfind(before, 0) == 0 ? std::string_view(before).size() : 0);
+        }
         if (!small.empty() && small.rfind("adam", 0) != 0) {
             out_.notes.left_out(
                 fmt::format("the optimizer {}, which is not modelled: AdamW is taken", printable(name, 60)));

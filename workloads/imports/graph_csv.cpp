@@ -10,6 +10,7 @@
 #include "workloads/imports/graph_text.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 
@@ -69,7 +70,9 @@ class Table {
         std::vector<Diagnostic> errors;
         for (const std::string& name : names) {
             if (std::find(columns_.begin(), columns_.end(), name) == columns_.end()) {
-                errors.push_back(Diagnostic{file_, 1, 1, fmt::format("no column '{}' in the header", name),
+                errors.push_back(Diagnostic{file_, 1, 1,
+                                            fmt::format("no column '{}' in the header, which has {}", name,
+                                                        printable(fmt::format("{}", fmt::join(columns_, ", ")), 60)),
                                             ErrorCode::malformed_trace});
             }
         }

@@ -45,7 +45,7 @@ const std::vector<FlagGroup>& megatron_flag_groups() {
          "DDP-impl deepspeed deepspeed-config deepscale deepspeed-activation-checkpointing no-pipeline-parallel "
          "master-addr master-port node-rank rdzv-id rdzv-backend rdzv-endpoint rdzv-conf max-restarts monitor-interval "
          "tee "
-         "redirects log-dir local-rank local-addr role start-method standalone run-path no-python module "
+         "redirects log-dir local-rank local-addr role start-method standalone run-path no-python module m "
          "distributed-backend "
          "distributed-timeout-minutes distributed-timeout-seconds-after-init use-cpu-initialization lazy-mpu-init "
          "hostfile "

@@ -8,6 +8,7 @@
 // Source: AICB, workload_generator/SimAI_training_workload_generator.py, and the examples of SimAI.
 
 #include "sim/base/error.hpp"
+#include "sim/base/text.hpp"
 #include "sim/config/units.hpp"
 #include "sim/record/table_reader.hpp"
 #include "workloads/replay/importers/program.hpp"
@@ -44,7 +45,9 @@ class AicbReader : TextLines {
         std::vector<std::string_view> words;
         if (!next_words(words) || words.empty() ||
             (words[0].substr(0, 18) != "HYBRID_TRANSFORMER" && words[0] != "MICRO")) {
-            fail_at(1, "the first line starts with HYBRID_TRANSFORMER or MICRO, the policy of the plan");
+            fail_at(1, fmt::format("expected a first line that starts with HYBRID_TRANSFORMER or MICRO, the policy of "
+                                   "the plan, and found {}",
+                                   words.empty() ? "none" : fmt::format("'{}'", printable(words[0], 40))));
             finish();
         }
         read_head(words);

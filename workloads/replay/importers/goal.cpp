@@ -103,7 +103,9 @@ class Parser : TextLines {
         } else if (open_) {
             read_operation();
         } else {
-            fail(fmt::format("'{}' is outside the block of a rank", words_[0]));
+            fail(
+                fmt::format("'{}' is outside the block of a rank: expected 'num_ranks N' and blocks 'rank N {{ ... }}'",
+                            words_[0]));
         }
     }
 
