@@ -65,6 +65,12 @@ std::string near_name(const std::string& name, const FlagTable& table) {
     return nearest_name(name, names);
 }
 
+// A variable without a value; parameters of a script or a function by their sign.
+std::string parameter_name(const std::string& unset) {
+    const bool number = !unset.empty() && unset.find_first_not_of("0123456789") == std::string::npos;
+    return (number ? "$" : "") + printable(unset, 60);
+}
+
 // "true" and "false" in the spellings of Python, YAML and shells; none for anything else.
 std::optional<bool> truth_of(std::string text) {
     std::transform(text.begin(), text.end(), text.begin(),
@@ -156,6 +162,15 @@ GivenFlags::GivenFlags(const FlagTable& table, const CommandCall& command, std::
 std::size_t GivenFlags::add(const FlagTable& table, const std::vector<CommandWord>& words, std::size_t i) {
     const std::string& word = words[i].text;
     if (!looks_like_flag(word)) {
+        // Pages on the web print two hyphens as one dash.
+        for (const char* dash : {"\xE2\x80\x93", "\xE2\x80\x94", "\xE2\x88\x92"}) {
+            if (word.rfind(dash, 0) == 0) {
+                throw ConfigError(
+                    {diagnostic_at(file_, text_, words[i].at,
+                                   fmt::format("'{}' begins with a printed dash, where a flag begins with '--'",
+                                               printable(word, 60)))});
+            }
+        }
         words_.push_back(words[i]);
         return i + 1;
     }
@@ -235,7 +250,7 @@ void GivenFlags::check_values() const {
             errors.push_back(diagnostic_at(
                 file_, text_, flag.at,
                 fmt::format("{} needs {}, which has no value: write it, or set the variable before the command",
-                            flag.written, printable(flag.unset, 60))));
+                            flag.written, parameter_name(flag.unset))));
         }
     }
     if (!errors.empty()) {

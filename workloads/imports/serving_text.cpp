@@ -103,6 +103,12 @@ std::string first_words(const CommandCall& command) {
     return printable(out, 60);
 }
 
+// Editors of Windows begin a file with a mark of its encoding: blanks keep the places behind it.
+std::string without_mark(std::string text) {
+    const std::string_view mark = "\xEF\xBB\xBF";
+    return text.rfind(mark, 0) == 0 ? text.replace(0, mark.size(), "   ") : text;
+}
+
 CommandList script_of(const std::string& text, const std::string& name) {
     std::optional<CommandList> containers = read_containers(text, name);
     return containers ? std::move(*containers) : read_shell(text, name);
@@ -129,7 +135,7 @@ std::string name_of(const ServingProgram& found) {
 ServingText::ServingText(const ImportInput& input, const ServingEngine& engine)
     : input_(input),
       engine_(engine),
-      text_(input.bytes()),
+      text_(without_mark(input.bytes())),
       script_(script_of(text_, input.path())),
       server_table_({engine.table}, input.data()),
       offline_table_({engine.table, engine.offline_table}, input.data()),
@@ -264,6 +270,19 @@ void ServingText::refuse_foreign() const {
             if (instead.empty() && behind(command, programs) > 0) {
                 shown = &command;
                 instead = fmt::format(", which 'orrery import {}' reads", importer);
+            }
+        }
+    }
+    for (const CommandCall& command : script_.commands) {
+        for (const auto& [program, name] :
+             {std::pair("text-generation-launcher", "Text Generation Inference"), std::pair("lmdeploy", "LMDeploy"),
+              std::pair("ollama", "Ollama"), std::pair("llama-server", "llama.cpp")}) {
+            if (instead.empty() && behind(command, {program}) > 0) {
+                shown = &command;
+                instead = fmt::format(
+                    " of {}, which no importer reads: describe its server by hand (orrery init "
+                    "serving)",
+                    name);
             }
         }
     }
