@@ -88,6 +88,7 @@ Imported read_automodel(const ImportInput& input) {
     }
     const bool checkpoints =
         config.is_true({"distributed.activation_checkpointing", "distributed.moe.activation_checkpointing"});
+    const bool sequences = config.is_true({"distributed.sequence_parallel"});
     const bool compiled = config.is_true({"compile.enabled"});
     const bool eight = config.is_true({"fp8.enabled"});
     const std::string recipe = config.text({"fp8.recipe_name"});
@@ -108,33 +109,31 @@ Imported read_automodel(const ImportInput& input) {
                      {{"nodes", std::to_string((gpus + in_node - 1) / in_node)},
                       {"node", in_node == 8 ? node : fmt::format("{{preset: {}, gpus: {}}}", node, in_node)}}) +
         fmt::format("model: {{preset: {}, sequence: {}}}\n", model, sequence && *sequence > 0 ? *sequence : 4096) +
-        yaml_section("plan",
-                     {{"tensor", tensor > 1 ? std::to_string(tensor) : ""},
-                      {"pipeline", pipeline > 1 ? std::to_string(pipeline) : ""},
-                      {"context", context > 1 ? std::to_string(context) : ""},
-                      {"context_exchange", context > 1 ? "gathered-ring" : ""},
-                      {"data", std::to_string(data)},
-                      {"expert", expert > 1 ? std::to_string(expert) : ""},
-                      {"dispatch", expert > 1 ? "hierarchical" : ""},
-                      {"micro_batch", std::to_string(micro)},
-                      {"global_batch", std::to_string(global)},
-                      {"recompute", checkpoints ? "full" : ""},
-                      {"sequence_parallel",
-                       tensor > 1 && (config.is_true({"distributed.sequence_parallel"}) || expert > 1) ? "true" : ""},
-                      {"zero", whole_weights || gpus == 1 ? ""
-                               : pipeline > 1             ? "2"
-                                                          : "3"},
-                      {"shard", replicas > 1 && pipeline == 1 ? std::to_string(data * context / replicas) : ""},
-                      {"precision", eight ? "fp8" : "bf16"},
-                      {"fp8_scaling", !eight                        ? ""
-                                      : recipe.rfind("row", 0) == 0 ? "row"
-                                                                    : "current"},
-                      {"attention", attention == "flash_attention_2" ? "flash2"
-                                    : attention == "eager"           ? "unfused"
-                                                                     : ""},
-                      {"fusion", compiled ? "fused" : "eager"},
-                      {"adapters", rank ? fmt::format("{{rank: {}}}", *rank) : ""},
-                      {"overlap", data * context > 1 ? "{data: true}" : ""}}) +
+        yaml_section("plan", {{"tensor", tensor > 1 ? std::to_string(tensor) : ""},
+                              {"pipeline", pipeline > 1 ? std::to_string(pipeline) : ""},
+                              {"context", context > 1 ? std::to_string(context) : ""},
+                              {"context_exchange", context > 1 ? "gathered-ring" : ""},
+                              {"data", std::to_string(data)},
+                              {"expert", expert > 1 ? std::to_string(expert) : ""},
+                              {"dispatch", expert > 1 ? "hierarchical" : ""},
+                              {"micro_batch", std::to_string(micro)},
+                              {"global_batch", std::to_string(global)},
+                              {"recompute", checkpoints ? "full" : ""},
+                              {"sequence_parallel", tensor > 1 && (sequences || expert > 1) ? "true" : ""},
+                              {"zero", whole_weights || gpus == 1 ? ""
+                                       : pipeline > 1             ? "2"
+                                                                  : "3"},
+                              {"shard", replicas > 1 && pipeline == 1 ? std::to_string(data * context / replicas) : ""},
+                              {"precision", eight ? "fp8" : "bf16"},
+                              {"fp8_scaling", !eight                        ? ""
+                                              : recipe.rfind("row", 0) == 0 ? "row"
+                                                                            : "current"},
+                              {"attention", attention == "flash_attention_2" ? "flash2"
+                                            : attention == "eager"           ? "unfused"
+                                                                             : ""},
+                              {"fusion", compiled ? "fused" : "eager"},
+                              {"adapters", rank ? fmt::format("{{rank: {}}}", *rank) : ""},
+                              {"overlap", data * context > 1 ? "{data: true}" : ""}}) +
         "software: pytorch-fsdp2\n";
     out.scenario = true;
     out.use = "'orrery run' as it is";

@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
 
 namespace orrery::imports {
 
@@ -427,7 +428,17 @@ Size size_of(CommandText& flags, const Degrees& degrees, std::int64_t asked, Imp
         gpus = nodes ? *nodes * in_node : *tasks;
     }
     if (gpus == 0) {
-        gpus = std::max(in_node, degrees.product());
+        // Attention and experts both fill all ranks.
+        const std::int64_t expert = flags.degree({"expert-model-parallel-size"});
+        const std::int64_t cut =
+            expert > 1 ? flags.whole({"expert-tensor-parallel-size"}, 65536).value_or(degrees.tensor) : 1;
+        const double both =
+            static_cast<double>(expert) * static_cast<double>(cut) * static_cast<double>(degrees.pipeline);
+        constexpr double kMost = 1 << 20;
+        const std::int64_t filled = expert > 1 && both <= kMost && degrees.product() <= (1 << 20)
+                                        ? std::lcm(degrees.product(), static_cast<std::int64_t>(both))
+                                        : degrees.product();
+        gpus = std::max(in_node, filled);
         notes.assumed(fmt::format("{} GPUs: the text does not say how many (--gpus N)", gpus));
     }
     return {gpus, in_node};

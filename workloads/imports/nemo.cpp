@@ -67,7 +67,7 @@ constexpr Renamed kRenamed[] = {
 const std::vector<FlagGroup>& nemo_groups() {
     static const std::vector<FlagGroup> kGroups = {
         {true, "files, logging, checks and names",
-         "name hydra. exp_manager. run. logger. checkpoint. tokenizer. model.tokenizer. profiling. rng. "
+         "name model._target_ hydra. exp_manager. run. logger. checkpoint. tokenizer. model.tokenizer. profiling. rng. "
          "rerun_state_machine. straggler. "
          "nvrx_straggler. ft. inprocess_restart. tensor_inspect. _target_ trainer.logger trainer.enable_checkpointing "
          "trainer.log_every_n_steps trainer.enable_progress_bar model.nsys_profile. model.restore_from_path "

@@ -228,3 +228,16 @@ TEST_CASE("a script that is none, is cut or lacks a value says what was expected
                          doctest::Contains("--variables takes NAME=VALUE"), ConfigError);
     CHECK(problem_of("vllm serve x --tensor-parallel-size 8").find("--num-layers is missing") != std::string::npos);
 }
+
+TEST_CASE("without a number of GPUs there are as many as attention and experts both fill") {
+    const std::string line =
+        "torchrun pretrain_gpt.py --num-layers 8 --hidden-size 1024 --num-attention-heads 8 --seq-length 1024 "
+        "--max-position-embeddings 1024 --micro-batch-size 1 --global-batch-size 32 --vocab-size 1024 --bf16 "
+        "--num-experts 16 --tensor-model-parallel-size 4 --pipeline-model-parallel-size 2 "
+        "--expert-model-parallel-size 4";
+    const auto text = [](const std::string& given) {
+        return import_file("megatron-args", ImportInput::of_bytes("run.sh", given).with(data())).text;
+    };
+    CHECK_MESSAGE(text(line).find("nodes: 4") != std::string::npos, text(line));  // experts are cut over 4 ranks each
+    CHECK(text(line + " --expert-tensor-parallel-size 1").find("nodes: 1") != std::string::npos);
+}
