@@ -257,6 +257,9 @@ class Shell {
                 return i;
             }
         }
+        if (const std::size_t body = function_body(i); body > i) {
+            return body;
+        }
         CommandCall call;
         const bool deciding = !frames_.empty() && frames_.back().deciding;
         words_.blank = deciding;
@@ -308,6 +311,56 @@ class Shell {
             ++i;
         }
         return i;
+    }
+
+    // The start of the body of a function that is defined at i, whose parameters are then those of its first call; i for anything else.
+    std::size_t function_body(std::size_t i) {
+        if (i + 1 >= tokens_.size() || tokens_[i].kind != Kind::word || tokens_[i].segments.size() != 1) {
+            return i;
+        }
+        const bool brackets =
+            i + 2 < tokens_.size() && tokens_[i + 1].kind == Kind::open && tokens_[i + 2].kind == Kind::close;
+        std::size_t body = brackets ? i + 3 : i + 1;
+        if (!brackets && (i == 0 || !tokens_[i - 1].is("function"))) {
+            return i;
+        }
+        while (body < tokens_.size() && tokens_[body].kind == Kind::end) {
+            ++body;
+        }
+        if (body >= tokens_.size() || !tokens_[body].is("{")) {
+            return i;
+        }
+        if (braces_ == 0 && active()) {
+            set_parameters(tokens_[i].segments[0].text, body);
+            braces_ = 1;
+        }
+        joint_ = Kind::end;
+        return body + 1;
+    }
+
+    void set_parameters(const std::string& name, std::size_t from) {
+        std::size_t calls = 0;
+        for (std::size_t k = from + 1; k < tokens_.size(); ++k) {
+            const bool first = tokens_[k - 1].ends() || tokens_[k - 1].is("do") || tokens_[k - 1].is("then");
+            const bool defines = k + 1 < tokens_.size() && tokens_[k + 1].kind == Kind::open;
+            if (!first || defines || !tokens_[k].is(name.c_str()) || ++calls > 1) {
+                continue;
+            }
+            constexpr std::size_t kMost = 9;
+            for (std::size_t n = 1; n <= kMost && k + n < tokens_.size() && tokens_[k + n].kind == Kind::word; ++n) {
+                const Words words = words_.expand(tokens_[k + n]);
+                if (words.size() == 1) {
+                    const std::string parameter = std::to_string(n);
+                    const auto outside = words_.variables.find(parameter);
+                    parameters_[parameter] =
+                        outside == words_.variables.end() ? std::nullopt : std::optional(outside->second);
+                    words_.variables[parameter] = {words, tokens_[k].at, true};
+                }
+            }
+        }
+        if (calls > 1) {
+            out_.loops.push_back(fmt::format("the first of {} calls of {}", calls, name));
+        }
     }
 
     // Text of here-documents, to the file of a redirection or to that of tee, also behind a pipe.
@@ -388,6 +441,18 @@ class Shell {
     // The token after a keyword at i, or i itself.
     std::size_t keyword(std::size_t i) {
         const ShellToken& token = tokens_[i];
+        if (braces_ > 0 && (token.is("{") || token.is("}"))) {
+            braces_ += token.is("{") ? 1 : -1;
+            if (braces_ == 0) {  // behind the body of a function
+                for (const auto& [name, outside] : parameters_) {
+                    words_.variables.erase(name);
+                    if (outside) {
+                        words_.variables[name] = *outside;
+                    }
+                }
+                parameters_.clear();
+            }
+        }
         for (const char* plain : {"do", "done", "while", "until", "time", "{", "}", "exec", "!", "function"}) {
             if (token.is(plain)) {
                 return i + 1;
@@ -523,6 +588,8 @@ class Shell {
     std::optional<std::string> piped_;  ///< text of a here-document that the command before the pipe had
     std::optional<std::size_t> inner_;  ///< where the script stands that is read inside of a command
     std::size_t scripts_ = 0;           ///< how deep it is in others
+    int braces_ = 0;                    ///< that are open in the body of a function
+    std::map<std::string, std::optional<ShellVariable>> parameters_;  ///< that its call sets
     CommandList out_;
 };
 

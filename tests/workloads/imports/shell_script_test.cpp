@@ -69,6 +69,15 @@ TEST_CASE("scripts inside of commands are read with the variables around them") 
     CHECK(list.commands[0].words[0].at == 28);
 }
 
+TEST_CASE("bodies of functions are read with the arguments of their first call") {
+    CHECK(words_of("serve() {\n  local m=$1\n  run --model $m --tp ${2:-1}\n}\nserve q 4\nrun $1") ==
+          "run|--model|q|--tp|4|\nserve|q|4|\nrun|$1|\n");
+    CHECK(words_of("function go {\n  run \"$1\" $2\n}\nfor i in 1; do go a; done") == "run|a|$2|\ngo|a|\n");
+    CHECK(words_of("f() { { run $1; }; run2 $1; }\nf x; f y") == "run|x|\nrun2|x|\nf|x|\nf|y|\n");
+    CHECK(read_shell("f() { run $1; }\nf x; f y", "s").loops == std::vector<std::string>{"the first of 2 calls of f"});
+    CHECK(words_of("f() { run $1; }") == "run|$1|\n");
+}
+
 TEST_CASE("redirections, here-documents and the environment of commands are no words of them") {
     CHECK(words_of("run --a 2>&1 > log.txt &\nwait <in >>out; next |& tee $L") == "run|--a|\nwait|\nnext|\ntee|$L|\n");
     const CommandList list =
