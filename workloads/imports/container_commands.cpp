@@ -101,7 +101,8 @@ class ContainerReader {
         }
     }
 
-    // The values of llm-d's chart of a model service: servers for decode and for prefill, whose degrees stand beside their flags.
+    // The values of llm-d's chart of a model service: servers for decode and for prefill, whose degrees stand beside
+    // their flags.
     void add_service(const YamlNode& node, const YamlNode& artifacts) {
         const YamlNode* uri = artifacts.find("uri");
         const YamlNode* named = artifacts.find("name");

@@ -1,11 +1,13 @@
-// Recipes of torchtune, axolotl and LLaMA-Factory (YAML), and command lines of Hugging Face's Trainer and TRL, as training scenarios.
+// Recipes of torchtune, axolotl and LLaMA-Factory (YAML), and command lines of Hugging Face's Trainer and TRL, as
+// training scenarios.
 //
-// Claims: model, batch, length of sequences, sharding, recomputation and adapters that the recipe says, under the software that runs it:
-// torchtune's modules under FSDP2 with all states in 16 bits where `dtype` is bf16; Hugging Face's Trainer alone, under FSDP or under
-// DeepSpeed. Of a DeepSpeed file that is not beside the recipe the stage is taken from its name, and that is said. Sources: torchtune
-// 0.6 (recipes/full_finetune_distributed.py, lora_finetune_distributed.py), axolotl 0.12 (docs/config-reference), LLaMA-Factory 0.9
-// (src/llamafactory/hparams), transformers' TrainingArguments and accelerate's files of FSDP. Limits: steps of supervised training and
-// of pre-training; preference and reward training have other passes and are refused.
+// Claims: model, batch, length of sequences, sharding, recomputation and adapters that the recipe says, under the
+// software that runs it: torchtune's modules under FSDP2 with all states in 16 bits where `dtype` is bf16; Hugging
+// Face's Trainer alone, under FSDP or under DeepSpeed. Of a DeepSpeed file that is not beside the recipe the stage is
+// taken from its name, and that is said. Sources: torchtune 0.6 (recipes/full_finetune_distributed.py,
+// lora_finetune_distributed.py), axolotl 0.12 (docs/config-reference), LLaMA-Factory 0.9 (src/llamafactory/hparams),
+// transformers' TrainingArguments and accelerate's files of FSDP. Limits: steps of supervised training and of
+// pre-training; preference and reward training have other passes and are refused.
 
 #include "workloads/imports/config_text.hpp"
 
@@ -197,7 +199,8 @@ class Finetune {
         note_optimizer(optimizer.substr(optimizer.rfind('.') + 1));
     }
 
-    // llama3_1_8b, qwen2_5_7b_instruct, gemma2_9b, phi4_14b, mistral_7b: the name of a preset once the underscores are dots and dashes.
+    // llama3_1_8b, qwen2_5_7b_instruct, gemma2_9b, phi4_14b, mistral_7b: the name of a preset once the underscores are
+    // dots and dashes.
     std::string model_of_builder(const std::string& name) {
         if (const std::string given = input_.option("model"); !given.empty()) {
             return given;

@@ -47,8 +47,8 @@ bool is_way(const std::string& text) {
            text == "PSB";
 }
 
-// NICs by their columns, which stand between those of GPUs and that of CPUs: those behind a PCIe switch of a GPU, and the others; all of them
-// where none is behind one.
+// NICs by their columns, which stand between those of GPUs and that of CPUs: those behind a PCIe switch of a GPU, and
+// the others; all of them where none is behind one.
 std::pair<std::size_t, std::size_t> nics_of(const std::vector<Cell>& head, const std::vector<std::vector<Cell>>& rows) {
     std::size_t near = 0;
     std::size_t all = 0;
@@ -139,8 +139,8 @@ Imported read_matrix(const ImportInput& input) {
     if (others > 0) {
         notes.left_out("NICs that share no PCIe switch with a GPU, as those of storage do", others);
     }
-    // Two cards with a bridge have links of their own; four boards of V100, A100 or H100 without switches share out 6, 12 or 18 links among
-    // three others, where more GPUs with the same number each have a switch.
+    // Two cards with a bridge have links of their own; four boards of V100, A100 or H100 without switches share out 6,
+    // 12 or 18 links among three others, where more GPUs with the same number each have a switch.
     constexpr double kMeshes[] = {2, 4, 6};
     facts.mesh = gpus == 4 && std::find(std::begin(kMeshes), std::end(kMeshes), links) != std::end(kMeshes);
     if (links > 0 && links < 6 && gpus > 2 && !facts.mesh) {

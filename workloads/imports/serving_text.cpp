@@ -42,8 +42,9 @@ bool is_image_command(const CommandCall& command) {
     });
 }
 
-// The place behind an image of a family that a container is started from, whose arguments are flags of its program; 0 where there is none:
-// "podman run -p 8000:8000 registry/vllm-cuda:3 --model M", "kubectl run NAME --image=registry/vllm:1 -- --model M".
+// The place behind an image of a family that a container is started from, whose arguments are flags of its program; 0
+// where there is none: "podman run -p 8000:8000 registry/vllm-cuda:3 --model M", "kubectl run NAME
+// --image=registry/vllm:1 -- --model M".
 std::size_t behind_image(const CommandCall& command, const std::string& family) {
     const auto& words = command.words;
     const auto starts = [&](const char* name) {
@@ -228,7 +229,8 @@ const LoadClient* ServingText::offline_client(const CommandCall& command) const 
     return behind(command, {"sglang.bench_offline_throughput"}) > 0 ? &load_clients()[1] : &load_clients()[0];
 }
 
-// The place behind TensorRT-LLM's program that writes the requests which its benchmark takes from a file; 0 where there is none.
+// The place behind TensorRT-LLM's program that writes the requests which its benchmark takes from a file; 0 where there
+// is none.
 std::size_t ServingText::offline_data(const CommandCall& command) const {
     return family() == "trtllm" ? behind(command, {"prepare_dataset.py", "prepare-dataset"}) : 0;
 }

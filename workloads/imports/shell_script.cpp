@@ -313,7 +313,8 @@ class Shell {
         return i;
     }
 
-    // The start of the body of a function that is defined at i, whose parameters are then those of its first call; i for anything else.
+    // The start of the body of a function that is defined at i, whose parameters are then those of its first call; i
+    // for anything else.
     std::size_t function_body(std::size_t i) {
         if (i + 1 >= tokens_.size() || tokens_[i].kind != Kind::word || tokens_[i].segments.size() != 1) {
             return i;

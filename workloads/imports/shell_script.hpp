@@ -1,10 +1,11 @@
 #pragma once
 // The commands of a shell script, or of the blocks of them in a page of Markdown, with their variables filled in.
 //
-// Understands quotes, comments, continued lines, pipes and lists of commands, redirections, here-documents, variables (plain, exported,
-// `+=`, arrays), `${NAME:-default}` and its kin, whole numbers in `$((A * B))`, `if` with tests of text and numbers, `case`, and
-// scripts inside of commands (`bash -c`, `eval`, `$(...)`). Bodies of loops are read once with the first word, bodies of functions
-// once, with the arguments of their first call. Commands never run: what `$(command)` gives has no value here, and neither has a variable that only the environment sets.
+// Understands quotes, comments, continued lines, pipes and lists of commands, redirections, here-documents, variables
+// (plain, exported, `+=`, arrays), `${NAME:-default}` and its kin, whole numbers in `$((A * B))`, `if` with tests of
+// text and numbers, `case`, and scripts inside of commands (`bash -c`, `eval`, `$(...)`). Bodies of loops are read once
+// with the first word, bodies of functions once, with the arguments of their first call. Commands never run: what
+// `$(command)` gives has no value here, and neither has a variable that only the environment sets.
 
 #include "sim/base/namespaces.hpp"
 

@@ -74,7 +74,8 @@ void set_graphs(GivenFlags& flags, ServingChoices& out) {
     }
 }
 
-// vLLM refuses a context longer than that of the model's config.json, unless a flag or a variable stretches it (config/model.py).
+// vLLM refuses a context longer than that of the model's config.json, unless a flag or a variable stretches it
+// (config/model.py).
 void note_long_context(ServingLine& line, std::int64_t longest) {
     const auto stretches = [](const GivenFlag& flag) {
         return flag.written.find("rope") != std::string::npos || flag.written.find("overrides") != std::string::npos ||

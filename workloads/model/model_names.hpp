@@ -2,11 +2,12 @@
 // Models by the names that people use: Hugging Face ids, in any case, and their short forms.
 //
 // A name says which preset describes the model and in which precision its checkpoint stores the weights. Both come from
-// workloads/data/model_names.csv and, before it, from the same file in a data folder of the user's own: rows of names, and rules for what
-// checkpoints of one model add to its name (-Instruct, -FP8, -AWQ, -0528). Scope: rules tell formats apart by their usual suffix; which
-// modules a checkpoint leaves in 16 bits is known for those with a row of their own.
-// What the description of a preset leaves out stands in workloads/data/model_sources.csv, beside its source and published parameters; how long a
-// sequence and which precision of keys and values a checkpoint names stands in workloads/data/model_checkpoints.csv.
+// workloads/data/model_names.csv and, before it, from the same file in a data folder of the user's own: rows of names,
+// and rules for what checkpoints of one model add to its name (-Instruct, -FP8, -AWQ, -0528). Scope: rules tell formats
+// apart by their usual suffix; which modules a checkpoint leaves in 16 bits is known for those with a row of their own.
+// What the description of a preset leaves out stands in workloads/data/model_sources.csv, beside its source and
+// published parameters; how long a sequence and which precision of keys and values a checkpoint names stands in
+// workloads/data/model_checkpoints.csv.
 
 #include "sim/config/data_directory.hpp"
 

@@ -1,4 +1,5 @@
-// Recipes of torchtune, axolotl and LLaMA-Factory, and command lines of Hugging Face's Trainer, become training scenarios.
+// Recipes of torchtune, axolotl and LLaMA-Factory, and command lines of Hugging Face's Trainer, become training
+// scenarios.
 
 #include "tests/support/support.hpp"
 #include "workloads/imports/importer.hpp"
