@@ -216,6 +216,8 @@ class Importing {
         out.experts = spec.experts.count > 0;
         out.layer = layer_parameters(spec);
         out.sequence = checkpoint->context > 0 ? checkpoint->context : spec.sequence;
+        out.linear = spec.linear.given();
+        out.indexer = spec.indexer.given();
         return out;
     }
 
@@ -242,6 +244,8 @@ class Importing {
         const YamlNode root = parse_yaml(out.description, input_.option("config"));
         const YamlNode& model = *root.find("model");
         out.experts = model.find("experts") != nullptr;
+        out.linear = model.find("linear") != nullptr;
+        out.indexer = model.find("indexer") != nullptr;
         if (const YamlNode* sequence = model.find("sequence"); sequence != nullptr) {
             out.sequence = std::stoll(sequence->scalar);
         }

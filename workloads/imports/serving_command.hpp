@@ -24,6 +24,8 @@ struct ServedModel {
     std::string description;  ///< the section of a scenario, where it came from a config.json
     NamedCheckpoint checkpoint;
     bool experts = false;
+    bool linear = false;        ///< has layers of linear attention,
+    bool indexer = false;       ///< or attention with an indexer
     std::int64_t sequence = 0;  ///< tokens that it was made for
     double layer = 0;           ///< parameters of a layer that a token uses, in the mean; 0: not known
 };

@@ -66,7 +66,9 @@ ServingChoices choose_sglang(ServingLine& line) {
     GivenFlags& flags = line.flags;
     ServingChoices out;
     out.ranks = sglang_ranks(flags, line.model);
-    out.software = engine_preset("sglang", line.version, "sglang-0.5", line.data);
+    out.software = line.model.linear    ? "sglang-linear-0.5"
+                   : line.model.indexer ? "sglang-indexer-0.5"
+                                        : engine_preset("sglang", line.version, "sglang-0.5", line.data);
     const double gib = line.node.memory / 1073741824.0;
     // Versions before 0.4.8 have shares of memory by ranks, and before 0.4 a host that plans after each iteration.
     const bool old = version_before(line.version, {0, 4, 8});
