@@ -66,8 +66,11 @@ ServingChoices choose_sglang(ServingLine& line) {
     GivenFlags& flags = line.flags;
     ServingChoices out;
     out.ranks = sglang_ranks(flags, line.model);
+    // Kernels for block scales were slower before 0.4.6, which made DeepGEMM the default.
+    const bool slow_blocks = line.model.checkpoint.scaling == "block" && version_before(line.version, {0, 4, 6});
     out.software = line.model.linear    ? "sglang-linear-0.5"
                    : line.model.indexer ? "sglang-indexer-0.5"
+                   : slow_blocks        ? "sglang-block-0.4"
                                         : engine_preset("sglang", line.version, "sglang-0.5", line.data);
     const double gib = line.node.memory / 1073741824.0;
     // Versions before 0.4.8 have shares of memory by ranks, and before 0.4 a host that plans after each iteration.

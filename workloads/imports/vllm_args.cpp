@@ -103,6 +103,8 @@ ServingChoices choose_vllm(ServingLine& line) {
     const bool old = flags.off("v1") || minor < 8;  // version 0 of the engine
     out.software = old ? engine_preset("vllm", minor < 8 ? line.version : "0.6", "vllm-0.6", line.data)
                        : engine_preset("vllm", minor < 11 ? "0.11" : line.version, "vllm-0.11", line.data);
+    // DeepGEMM runs products with block scales by default from 0.11 on.
+    out.software = !old && minor < 11 && line.model.checkpoint.scaling == "block" ? "vllm-block-0.8" : out.software;
     // Version 0 cuts prompts of models with long contexts alone.
     const bool whole = flags.off("chunked") || (old && !flags.on("chunked") && longest <= 32768);
     out.scheduler = whole ? "vllm-v0" : "chunked-prefill";
