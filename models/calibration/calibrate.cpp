@@ -25,6 +25,7 @@ struct Split {
 
 Split split_by(const std::vector<MeasuredPoint>& points, const std::vector<char>& in) {
     Split split;
+    ORRERY_ASSERT(in.size() == points.size());
     for (std::size_t i = 0; i < points.size(); ++i) {
         (in[i] != 0 ? split.in : split.back).push_back(points[i]);
     }
@@ -71,6 +72,7 @@ double shared_spread(const KernelFit& fit, const std::vector<MeasuredPoint>& poi
 }
 
 std::vector<char> smaller_part(const std::vector<MeasuredPoint>& points, double fraction) {
+    ORRERY_ASSERT(!points.empty() && fraction < 1);
     std::vector<double> firsts;
     firsts.reserve(points.size());
     for (const MeasuredPoint& one : points) {

@@ -124,6 +124,7 @@ std::vector<CollectivePiece> best_pieces(const std::vector<CollectivePoint>& poi
         out.push_back(std::move(piece));
     }
     std::reverse(out.begin(), out.end());
+    ORRERY_ASSERT(std::is_sorted(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.from < b.from; }));
     return out;
 }
 

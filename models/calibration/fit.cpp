@@ -51,6 +51,7 @@ void fit_prior(KernelFit& fit, const std::vector<MeasuredPoint>& points, const K
     for (const MeasuredPoint& one : points) {
         shortest = std::min(shortest, one.seconds);
     }
+    ORRERY_ASSERT(shortest > 0);
     KernelFit best = fit;
     double least = 1e300;
     const bool passes =
@@ -175,6 +176,7 @@ void add_smoothness(const KernelFit& fit, std::vector<Triplet>& triplets, int& r
             }
         }
     }
+    ORRERY_ASSERT(stride == nodes);
 }
 
 // Solves for the nodes and the tile weights, or where there are some, which are a sibling's, for their correction.
@@ -209,6 +211,8 @@ void fit_residuals(KernelFit& fit, const std::vector<MeasuredPoint>& points, con
             }
             corners = std::move(next);
         }
+        ORRERY_ASSERT(std::abs(std::accumulate(corners.begin(), corners.end(), -1.0,
+                                               [](double sum, const auto& one) { return sum + one.second; })) < 1e-9);
         const auto row = static_cast<int>(i);
         for (const auto& [node, weight] : corners) {
             if (weight != 0) {
@@ -297,6 +301,7 @@ Kriging::Place place_of(const KernelFit& fit, const std::array<double, 4>& sizes
     } else if (fit.kind != KernelKind::gemm) {
         place[coordinates++] = place[0] + place[1];
     }
+    ORRERY_ASSERT(coordinates <= place.size());
     return place;
 }
 
@@ -586,6 +591,7 @@ std::vector<char> spread_points(const std::vector<MeasuredPoint>& points, double
             }
         }
     }
+    ORRERY_ASSERT(std::count(chosen.begin(), chosen.end(), 1) == static_cast<std::ptrdiff_t>(wanted));
     return chosen;
 }
 

@@ -2,6 +2,7 @@
 
 #include "models/calibrated.hpp"
 #include "models/calibration/quantisation.hpp"
+#include "sim/base/error.hpp"
 
 #include <algorithm>
 #include <map>
@@ -377,9 +378,11 @@ std::vector<PointSet> point_sets(const Trace& trace, const DeviceSpec& device, c
     for (const TraceRow* fitted : rows) {
         const TraceRow& row = *fitted;
         const std::optional<KernelPoint> point = kernel_point(*operation_of(row));
+        ORRERY_ASSERT(point.has_value());
         const KernelRates rates = kernel_rates(device, point->precision);
         MeasuredPoint measured{*point, row.median_ns * 1e-9, row.line, row.power_w};
         measured.before = quantisations.seconds(row) / measured.seconds;
+        ORRERY_ASSERT(measured.before >= 0);
         if (measured.before > kMostBefore) {
             continue;  // it says more about the kernel before
         }

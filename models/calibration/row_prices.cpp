@@ -1,6 +1,7 @@
 #include "models/calibration/row_prices.hpp"
 
 #include "models/calibration/points.hpp"
+#include "sim/base/error.hpp"
 #include "sim/base/math.hpp"
 
 #include <fmt/format.h>
@@ -148,6 +149,7 @@ RowPrice RowPricer::price(const Operation& operation) const {
     const double spread = std::hypot(cost.spread, cost.systematic);
     out.low = out.seconds * exp_pinned(-kNineOfTen * spread);
     out.high = out.seconds * exp_pinned(kNineOfTen * spread);
+    ORRERY_ASSERT(out.low <= out.seconds && out.seconds <= out.high);
     const Precision precision = precision_of(operation);
     const KernelRates rates = kernel_rates(device_, precision);
     const std::string emulated = device_.matrix_flops(precision) > 0
@@ -224,6 +226,7 @@ std::optional<RowPrice> RowPricer::price(const TraceRow& row) const {
             seconds += name == one.binds ? times * one.seconds : 0;
         }
     }
+    ORRERY_ASSERT(sum.seconds > 0);
     sum.of_peak /= sum.seconds;
     sum.of_memory /= sum.seconds;
     sum.binds = std::max_element(parts.begin(), parts.end())->second;
