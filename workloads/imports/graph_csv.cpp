@@ -89,6 +89,7 @@ class Table {
     }
     // Empty where there is no such column.
     [[nodiscard]] std::string value(std::size_t row, const std::string& column) const {
+        ORRERY_ASSERT(row < rows_.size());
         const auto found = std::find(columns_.begin(), columns_.end(), column);
         return found == columns_.end() ? std::string()
                                        : rows_[row].second[static_cast<std::size_t>(found - columns_.begin())];

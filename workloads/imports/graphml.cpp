@@ -155,6 +155,7 @@ class GraphmlReader {
 
     void close() {
         const std::string_view name = xml_.name();
+        ORRERY_ASSERT(!owners_.empty());
         owners_.pop_back();
         if (name == "default" && xml_.parent() == "key") {
             keys_[key_].otherwise = xml_.text();

@@ -338,6 +338,7 @@ Imported as_graph(const TopologyFile& topo, const ImportInput& input) {
             }
         }
     }
+    ORRERY_ASSERT(host == whole(topo.hosts()));
     return graph.as_scenario(ImportInput(input.path()), "htsim", ImportNotes());
 }
 

@@ -1,5 +1,6 @@
 #include "workloads/imports/toml_text.hpp"
 
+#include "sim/base/error.hpp"
 #include "sim/base/text.hpp"
 #include "workloads/imports/importer.hpp"
 
@@ -53,6 +54,7 @@ class TomlParser {
                 line_start_ = marked_ + 1;
             }
         }
+        ORRERY_ASSERT(line_start_ <= i_ && i_ <= text_.size());
         return {file_, line_, static_cast<int>(i_ - line_start_) + 1};
     }
     YamlNode map_here() {

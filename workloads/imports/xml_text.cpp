@@ -45,6 +45,7 @@ void XmlText::fail(const std::string& problem) const {
 }
 
 void XmlText::go_to(std::size_t at) {
+    ORRERY_ASSERT(counted_ <= at && at <= text_.size());
     at_ = at;
     here_ += static_cast<int>(std::count(text_.begin() + static_cast<std::ptrdiff_t>(counted_),
                                          text_.begin() + static_cast<std::ptrdiff_t>(at), '\n'));
@@ -219,6 +220,7 @@ void XmlText::close_tag() {
 
 void XmlText::close() {
     kind_ = Kind::close;
+    ORRERY_ASSERT(!open_.empty());
     name_ = open_.back().name;
     closed_text_ = std::move(open_.back().text);
     attributes_.clear();

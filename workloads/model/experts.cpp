@@ -1,3 +1,4 @@
+#include "sim/base/error.hpp"
 #include "workloads/model/model_spec.hpp"
 
 #include <algorithm>
@@ -13,6 +14,7 @@ double touched(double parts, double all, double picks) {
     for (double i = 0; i < picks; ++i) {
         missed *= std::max(0.0, all - part - i) / std::max(1.0, all - i);
     }
+    ORRERY_ASSERT(missed >= 0 && missed <= 1);
     return parts * (1 - missed);
 }
 

@@ -330,6 +330,7 @@ static std::optional<NamedCheckpoint> checkpoint_of(const std::string& name, con
             format = rule;
         }
         left_out = rule->of.left_out.empty() ? left_out : rule->of.left_out;
+        ORRERY_ASSERT(rest.size() > rule->text.size());
         rest = rule->prefix ? rest.substr(rule->text.size()) : rest.substr(0, rest.size() - rule->text.size());
     }
 }

@@ -114,6 +114,7 @@ void Connection::send(std::string_view line) {
 }
 
 std::string_view Connection::receive() {
+    ORRERY_ASSERT(begin_ <= buffer_.size());
     buffer_.erase(0, begin_);
     begin_ = 0;
     const auto end = end_of(timeout_);

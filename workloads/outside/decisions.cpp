@@ -115,6 +115,7 @@ std::string text_of(const Orders& orders) {
             out += fmt::format("{{\"preempt\":{}}}", order.request);
             ++i;
         } else if (order.when_full != policy::WhenFull::stop) {
+            ORRERY_ASSERT(static_cast<std::size_t>(order.when_full) < kWhenFull.size());
             out += "{\"run\":[";
             const std::size_t first = i;
             for (; i < orders.size() && !orders[i].preempts && orders[i].tokens == order.tokens &&

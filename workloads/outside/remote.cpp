@@ -1,5 +1,6 @@
 // Policies that ask a process, or a recording, for each decision. README.md has the messages.
 
+#include "sim/base/error.hpp"
 #include "workloads/outside/connection.hpp"
 #include "workloads/outside/policies.hpp"
 
@@ -114,6 +115,7 @@ class RemoteScheduler final : public policy::Scheduler {
             name(started_, next_[i]);
         }
         std::swap(running_, next_);
+        ORRERY_ASSERT(running_.size() == engine.running());
     }
 
     static void name(Text& text, const policy::Sequence& one) {
@@ -145,6 +147,7 @@ class RemoteScheduler final : public policy::Scheduler {
             add(come_, "{}[{},", come_.size() > 0 ? "," : "", i);
             add_state(come_, one);
         }
+        ORRERY_ASSERT(old <= waiting_.size() && queue_.size() == engine.waiting());
         std::for_each(waiting_.begin() + static_cast<std::ptrdiff_t>(old), waiting_.end(), leaves);
         std::swap(waiting_, queue_);
     }

@@ -64,6 +64,7 @@ OrderedFlows ordered(const Schedule& schedule) {
         const Message& message = schedule.messages[id];
         for (std::uint32_t k = 0; k < message.release_count; ++k) {
             const std::uint32_t next = schedule.releases[message.first_release + k];
+            ORRERY_ASSERT(left[next] > 0);
             if (--left[next] == 0) {
                 ready.push_back(next);
             }
@@ -128,6 +129,7 @@ std::string htsim_matrix(const Schedule& schedule, std::uint32_t hosts) {
     }
     std::vector<std::string> declared(triggers.size());
     for (const auto& [causes, id] : triggers) {
+        ORRERY_ASSERT(id >= 1 && id <= declared.size());
         declared[id - 1] = causes.size() > 1 ? fmt::format("trigger id {} barrier count {}\n", id, causes.size())
                                              : fmt::format("trigger id {} oneshot\n", id);
     }

@@ -1,5 +1,6 @@
 #include "workloads/trace/flow_trace.hpp"
 
+#include "sim/base/error.hpp"
 #include "sim/network/packet/link_events.hpp"
 #include "sim/record/table_reader.hpp"
 
@@ -108,6 +109,7 @@ Schedule schedule_of(std::vector<Message> messages, const std::vector<std::pair<
     out.releases.resize(first);
     std::vector<std::uint32_t> filled(messages.size(), 0);
     for (const auto& [before, after] : edges) {
+        ORRERY_ASSERT(filled[before] < messages[before].release_count);
         out.releases[messages[before].first_release + filled[before]++] = after;
     }
     out.messages = std::move(messages);
