@@ -1,5 +1,6 @@
 #include "tools/plan/capacity.hpp"
 
+#include "sim/base/error.hpp"
 #include "sim/base/math.hpp"
 #include "sim/record/batch_means.hpp"
 #include "tools/driver/kind.hpp"
@@ -137,6 +138,7 @@ class Search {
         for (const Point& point : points_) {
             trials.push_back(pool(point, without));
         }
+        ORRERY_ASSERT(trials.size() > 1);
         const auto first = std::find_if(trials.begin() + 1, trials.end() - 1,
                                         [](const CapacityTrial& trial) { return trial.log_excess > 0; });
         const CapacityTrial& above = *first;
@@ -211,6 +213,7 @@ class Search {
             overloads += one.served > 0 ? 1 : 0;
             refused += one.refused ? 1 : 0;
         }
+        ORRERY_ASSERT(runs > 0);
         for (double CapacityTrial::*member :
              {&CapacityTrial::attainment, &CapacityTrial::ttft, &CapacityTrial::tpot, &CapacityTrial::tbt,
               &CapacityTrial::output_tokens, &CapacityTrial::energy_per_token_j}) {
@@ -366,6 +369,7 @@ Capacity find_capacity(const Scenario& scenario, ModelCache& models, const Capac
     std::tie(good, bad) = search.bracket();
     out.low = good->pooled.rate;
     out.high = bad->pooled.rate;
+    ORRERY_ASSERT(out.low < out.high);
     // Short runs at rates of whole ones, or that say otherwise, say nothing.
     std::erase_if(out.trials, [&](const CapacityTrial& trial) {
         return (trial.rate > points.front().pooled.rate && trial.rate < points.back().pooled.rate) ||

@@ -1,5 +1,6 @@
 #include "tools/plan/deployment.hpp"
 
+#include "sim/base/error.hpp"
 #include "tools/driver/kinds/serving.hpp"
 #include "workloads/model/model_names.hpp"
 
@@ -88,6 +89,7 @@ class Writer {
         DeploymentFile out = begin("trtllm-serve.sh", "trtllm-args");
         std::string options = fmt::format("kv_cache_config: {{enable_block_reuse: {}{}}}\n", engine_.prefix_cache,
                                           engine_.cache == Precision::fp8 ? ", dtype: fp8" : "");
+        ORRERY_ASSERT(!engine_.phases().empty());
         const PhaseSpec& any = *engine_.phases().back().second;
         options += scheduler(any) == "chunked-prefill" ? "enable_chunked_prefill: true\n" : "";
         note_scheduler(any, {"chunked-prefill", "in-flight"}, out);

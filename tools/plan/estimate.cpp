@@ -1,5 +1,6 @@
 #include "tools/plan/estimate.hpp"
 
+#include "sim/base/error.hpp"
 #include "tools/driver/kind.hpp"
 #include "tools/plan/offload_space.hpp"
 #include "workloads/training/features/offload.hpp"
@@ -28,6 +29,7 @@ const MicroBatchLoad& busiest_load(const DocumentLayout& layout) {
     for (std::uint32_t m = 0; m < layout.micro_batches; ++m) {
         loads.push_back(&layout.at(busiest, m));
     }
+    ORRERY_ASSERT(!loads.empty());
     std::stable_sort(loads.begin(), loads.end(),
                      [](const auto* a, const auto* b) { return a->squares() < b->squares(); });
     return *loads[loads.size() / 2];
@@ -126,6 +128,7 @@ class Estimator::Estimate {
             first_.push_back(first);
             first += count;
         }
+        ORRERY_ASSERT(first == input.model.layers);
     }
 
     [[nodiscard]] double seconds() const {

@@ -1,5 +1,6 @@
 #include "tools/plan/expert_space.hpp"
 
+#include "sim/base/error.hpp"
 #include "tools/driver/kinds/training.hpp"
 
 #include <fmt/format.h>
@@ -63,6 +64,7 @@ std::vector<ExpertPlan> expert_choices(const Scenario& scenario, const PlanSpec&
             }
         }
     }
+    ORRERY_ASSERT(!out.empty());
     return out;
 }
 

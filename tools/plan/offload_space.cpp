@@ -85,6 +85,7 @@ std::vector<OffloadPlan> offload_choices(const Scenario& scenario) {
         out = std::move(more);
     }
     std::erase_if(out, [&](const OffloadPlan& offload) { return apart(offload, host); });
+    ORRERY_ASSERT(!out.empty());
     return out;
 }
 

@@ -1,5 +1,6 @@
 #include "tools/plan/plan_space.hpp"
 
+#include "sim/base/error.hpp"
 #include "tools/driver/kinds/training.hpp"
 #include "tools/plan/expert_space.hpp"
 #include "tools/plan/offload_space.hpp"
@@ -7,6 +8,7 @@
 #include "workloads/training/features/offload.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 namespace orrery::plan {
@@ -203,6 +205,7 @@ class PlanSpace::Lister {
             for (std::size_t offload = 0; offload < space_.offloads_.size(); ++offload) {
                 plan.feature<OffloadPlan>() = space_.offloads_[offload];
                 if (!plan.has<OffloadPlan>() || may_offload(plan)) {
+                    ORRERY_ASSERT(plan.chunks <= std::numeric_limits<std::uint16_t>::max());
                     some_.push_back({0, static_cast<std::uint16_t>(schedule), static_cast<std::uint16_t>(plan.chunks),
                                      static_cast<std::uint16_t>(offload), static_cast<std::uint8_t>(plan.zero),
                                      plan.vocabulary});
@@ -278,6 +281,7 @@ void PlanSpace::list(std::int64_t nodes) {
 void PlanSpace::add(std::int64_t nodes, const PlanSpec& plan) {
     const auto& table = schedule_table();
     const auto schedule = std::find(table.begin(), table.end(), plan.schedule) - table.begin();
+    ORRERY_ASSERT(static_cast<std::size_t>(schedule) < table.size());
     members_.push_back({static_cast<std::uint32_t>(families_.size()), static_cast<std::uint16_t>(schedule),
                         static_cast<std::uint16_t>(plan.chunks), static_cast<std::uint16_t>(offloads_.size()),
                         static_cast<std::uint8_t>(plan.zero), plan.vocabulary});
@@ -286,6 +290,7 @@ void PlanSpace::add(std::int64_t nodes, const PlanSpec& plan) {
 }
 
 PlanSpec PlanSpace::plan(std::size_t i) const {
+    ORRERY_ASSERT(i < members_.size() && members_[i].family < families_.size());
     const Member& member = members_[i];
     PlanSpec out = families_[member.family].plan;
     out.schedule = schedule_table()[member.schedule];

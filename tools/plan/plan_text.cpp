@@ -1,5 +1,6 @@
 // A plan in words, and as assignments that make a scenario run it.
 
+#include "sim/base/error.hpp"
 #include "tools/plan/expert_space.hpp"
 #include "tools/plan/offload_space.hpp"
 #include "tools/plan/plan_space.hpp"
@@ -47,6 +48,7 @@ std::string describe_plan(const PlanSpec& plan) {
     if (!plan.stages.empty()) {
         out += fmt::format(", layers {}", fmt::join(plan.stages, "+"));
     }
+    ORRERY_ASSERT(static_cast<std::size_t>(plan.recompute) < std::size(kRecompute));
     out += fmt::format(", {} recomputation", kRecompute[static_cast<std::size_t>(plan.recompute)]);
     if (plan.zero > 0) {
         out += fmt::format(", ZeRO {}", plan.zero);
@@ -65,6 +67,7 @@ std::string describe_plan(const PlanSpec& plan) {
 std::vector<std::string> assignments_of(const RankedPlan& ranked) {
     const PlanSpec& plan = ranked.plan;
     static const char* const kRecompute[] = {"none", "selective", "half", "full", "experts", "modules"};
+    ORRERY_ASSERT(static_cast<std::size_t>(plan.recompute) < std::size(kRecompute));
     std::vector<std::string> out = {
         fmt::format("plan.tensor={}", plan.tensor),
         fmt::format("plan.pipeline={}", plan.pipeline),

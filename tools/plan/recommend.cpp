@@ -1,5 +1,6 @@
 #include "tools/plan/recommend.hpp"
 
+#include "sim/base/error.hpp"
 #include "sim/config/units.hpp"
 #include "tools/driver/kinds/serving.hpp"
 #include "tools/driver/model_cache.hpp"
@@ -241,6 +242,7 @@ class Judge {
             const std::int64_t middle = bad + (good - bad) / 2;
             (holds(put(middle)) ? good : bad) = middle;
         }
+        ORRERY_ASSERT(good == bad + 1);
         return good;
     }
 
@@ -495,6 +497,7 @@ class Recommender {
     void take(std::size_t i, const WorkReply& reply) {
         const Arrangement& one = out_.list.open[i];
         State& state = states_[i];
+        ORRERY_ASSERT(state.open && state.rung < lengths_.size());
         if (reply.end != WorkReply::End::answered) {
             throw InternalError(fmt::format("the search of {} ended: {}", one.words, reply.text));
         }
@@ -567,6 +570,7 @@ class Recommender {
             one.pareto = std::none_of(out_.ranked.begin(), out_.ranked.end(),
                                       [&](const Recommendation& other) { return dominates(other, one); });
         }
+        ORRERY_ASSERT(std::any_of(out_.ranked.begin(), out_.ranked.end(), [](const auto& one) { return one.pareto; }));
     }
 
     const DataDirectory& data_;

@@ -1,5 +1,6 @@
 #include "tools/report/topology_svg.hpp"
 
+#include "sim/base/error.hpp"
 #include "sim/base/math.hpp"
 #include "sim/base/text.hpp"
 #include "sim/config/units.hpp"
@@ -130,6 +131,7 @@ class Picture {
                 continue;
             }
             const std::size_t d = a[0] != b[0] ? 0 : a[1] != b[1] ? 1 : 2;
+            ORRERY_ASSERT(a[d] < b[d]);
             if (b[d] == a[d] + 1) {
                 line(at(a), at(b), stroke(used));
                 continue;
@@ -209,6 +211,7 @@ class Picture {
     void draw_levels(const std::vector<std::uint32_t>& level) {
         constexpr double kRow = 130;
         constexpr std::uint32_t kNamedInRow = 64;
+        ORRERY_ASSERT(level.size() == fabric_.topology().switches());
         const std::uint32_t top = *std::max_element(level.begin(), level.end());
         std::vector<std::uint32_t> count(top + 1, 0);
         std::vector<std::uint32_t> place;
