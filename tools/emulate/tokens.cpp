@@ -1,5 +1,6 @@
 #include "tools/emulate/tokens.hpp"
 
+#include "sim/base/error.hpp"
 #include "sim/base/random.hpp"
 
 #include <array>
@@ -33,6 +34,7 @@ void Prompt::name(std::uint64_t token) {
     chain_ = mix64(chain_ ^ mix64(token));
     if (++named_ % block_ == 0) {
         keys_.push_back(chain_ & kKeyBits);
+        ORRERY_ASSERT(keys_.size() == named_ / block_);
     }
 }
 

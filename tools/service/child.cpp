@@ -1,5 +1,6 @@
 #include "tools/service/child.hpp"
 
+#include "sim/base/error.hpp"
 #include "tools/program/forked.hpp"
 
 #include <fmt/format.h>
@@ -65,6 +66,7 @@ std::optional<program::Invocation> run_child(const std::vector<std::string>& wor
             for (std::size_t next = 0; (next = so_far.errors.find('\n', told)) != std::string::npos; told = next + 1) {
                 line(so_far.errors.substr(told, next - told));
             }
+            ORRERY_ASSERT(told <= so_far.errors.size());
             if (so_far.output.size() > limits.output || so_far.errors.size() > kMostErrors) {
                 beyond = fmt::format("the answer is larger than the limit of {} MiB", limits.output >> 20U);
             } else if (Clock::now() > end) {

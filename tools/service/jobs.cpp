@@ -116,9 +116,11 @@ bool Jobs::cancel(const std::string& id) {
     const std::shared_ptr<Job> job = found->second;
     job->cancelled = true;
     if (job->seen.state == JobState::queued) {
+        ORRERY_ASSERT(std::find(queue_.begin(), queue_.end(), job) != queue_.end());
         queue_.erase(std::find(queue_.begin(), queue_.end(), job));
         change(*job, JobState::cancelled);
     } else if (job->seen.ended()) {
+        ORRERY_ASSERT(std::find(ended_.begin(), ended_.end(), id) != ended_.end());
         ended_.erase(std::find(ended_.begin(), ended_.end(), id));
         jobs_.erase(found);
         return false;
