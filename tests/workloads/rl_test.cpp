@@ -249,6 +249,9 @@ TEST_CASE("rows of a batch have its tokens, and the sum of squares that attentio
     CHECK(padded.count == 6);
     CHECK(padded.tokens == 1000);
     CHECK(rows_of(lengths, RowLayout::packed, 1000, false, 64).sample % 64 == 0);
+    // Two updates of three, each with a replica of one sample and one of two: 500 of 600, and 1300 of 1400.
+    CHECK(busiest_replica(lengths, 3, 2) == doctest::Approx((500.0 + 1000.0) / (300 + 700)));
+    CHECK(busiest_replica(lengths, 6, 1) == 1);
 }
 
 TEST_CASE(

@@ -63,4 +63,27 @@ Rows rows_of(std::vector<std::int64_t> lengths, RowLayout layout, std::int64_t s
     return out;
 }
 
+double busiest_replica(const std::vector<std::int64_t>& lengths, std::int64_t update, std::int64_t replicas) {
+    ORRERY_ASSERT(update > 0 && replicas > 0);
+    double most = 0;
+    double mean = 0;
+    const auto count = static_cast<std::int64_t>(lengths.size());
+    for (std::int64_t first = 0; first < count; first += update) {
+        const std::int64_t size = std::min(update, count - first);
+        double busiest = 0;
+        double all = 0;
+        for (std::int64_t replica = 0; replica < replicas; ++replica) {
+            double own = 0;
+            for (std::int64_t i = replica * size / replicas; i < (replica + 1) * size / replicas; ++i) {
+                own += static_cast<double>(lengths[static_cast<std::size_t>(first + i)]);
+            }
+            busiest = std::max(busiest, own);
+            all += own;
+        }
+        most += busiest;
+        mean += all / static_cast<double>(replicas);
+    }
+    return mean > 0 ? most / mean : 1;
+}
+
 }  // namespace orrery::rl

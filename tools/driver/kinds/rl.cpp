@@ -235,6 +235,8 @@ class RlRun final : public ScenarioRun {
             if (spec_.partial) {
                 own = keep_middle(out.requests);
             }
+            std::sort(out.requests.begin(), out.requests.end(),
+                      [](const RequestRow& a, const RequestRow& b) { return a.id < b.id; });
             double tokens = 0;
             double answers = 0;
             batch_.lengths.emplace_back();
@@ -266,6 +268,8 @@ class RlRun final : public ScenarioRun {
         std::vector<double> counts;
         double mean = 0;
         Rows rows;
+        std::vector<double> update,
+            pass;           ///< by draw: the busiest replica over their mean, in an update and in a pass over all
         Scenario scenario;  ///< of the part, with such sequences
     };
 
@@ -321,6 +325,14 @@ class RlRun final : public ScenarioRun {
                 round *
                 std::max(std::int64_t{1}, static_cast<std::int64_t>(std::ceil(each / static_cast<double>(round))));
         }
+        for (const std::vector<std::int64_t>& draw : batch_.lengths) {
+            // Sequences of equal length are dealt out evenly, and so are packed ones.
+            const bool single = spec_.rows == RowLayout::single;
+            const std::int64_t update = spec_.update > 0 ? spec_.update : training.plan.global_batch;
+            const auto whole = static_cast<std::int64_t>(draw.size());
+            out.update.push_back(single ? busiest_replica(draw, update, training.plan.data) : 1);
+            out.pass.push_back(single && whole > 0 ? busiest_replica(draw, whole, training.plan.data) : 1);
+        }
         return out;
     }
 
@@ -331,9 +343,11 @@ class RlRun final : public ScenarioRun {
         const auto batch = static_cast<double>(of.scenario.as<TrainingKind>().plan.global_batch);
         std::vector<double> seconds;
         double mean = 0;
-        for (const double count : of.counts) {
-            const double own = spec_.update > 0 ? forward_seconds(input, count)
-                                                : std::ceil(count / batch) * forward_seconds(input, batch);
+        for (std::size_t draw = 0; draw < of.counts.size(); ++draw) {
+            const double count = of.counts[draw];
+            const double own =
+                of.pass[draw] * (spec_.update > 0 ? forward_seconds(input, count)
+                                                  : std::ceil(count / batch) * forward_seconds(input, batch));
             mean += own / static_cast<double>(of.counts.size());
             seconds.push_back(own + (comes ? moves(i) : 0));
         }
@@ -348,14 +362,16 @@ class RlRun final : public ScenarioRun {
         const auto epochs = static_cast<double>(spec_.epochs);
         std::vector<double> seconds;
         double updates = 0;
-        for (const double count : of.counts) {
+        for (std::size_t draw = 0; draw < of.counts.size(); ++draw) {
             // An update has so many samples, however many sequences they fill; or so many sequences.
+            const double count = of.counts[draw];
             const double own =
                 spec_.update > 0
                     ? std::ceil(static_cast<double>(spec_.sequences()) * epochs / static_cast<double>(spec_.update))
                     : std::ceil(count * epochs / batch);
             updates += own / static_cast<double>(of.counts.size());
-            seconds.push_back(own * out.seconds * (spec_.update > 0 ? count / of.mean : 1) + moves(i));
+            const double share = spec_.update > 0 ? count / of.mean : 1;
+            seconds.push_back(own * out.seconds * share * of.update[draw] + moves(i));
         }
         if (jobs_[i].role == PartRole::actor) {
             updates_ = updates;
