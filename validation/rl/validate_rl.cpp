@@ -62,6 +62,8 @@ std::string compared(double measured, double predicted) {
     return fmt::format("{:.4g} > {:.4g} ({:+.1f} %)", measured, predicted, 100 * (predicted / measured - 1));
 }
 
+constexpr const char* kAll = "~";  ///< the group of all, behind the others
+
 /// Rows that are left out, by reason.
 using LeftOut = std::map<std::string, double>;
 
@@ -126,7 +128,7 @@ void print_groups(const Grouped& groups, const std::vector<std::string>& columns
     std::vector<std::vector<std::string>> table;
     for (const auto& [name, errors] : groups) {
         std::size_t figures = 0;
-        std::vector<std::string> cells = {name, ""};
+        std::vector<std::string> cells = {name == kAll ? "all" : name, ""};
         for (std::size_t i = 0; i + 2 < columns.size(); ++i) {
             figures += errors[i].size();
             cells.push_back(shown(errors[i]));
@@ -207,7 +209,7 @@ Comparison validate_rl(const DataDirectory& data, const Terminal& terminal, bool
                 {one.measured[i], one.predicted[i], step_figures()[i].name, one.row->text("row"), {model}});
         }
     }
-    groups["~all"] = by_figure;
+    groups[kAll] = by_figure;
     const std::vector<std::string> columns = {"source, model, node, mode",
                                               "figures",
                                               "step: median error (bias)",
