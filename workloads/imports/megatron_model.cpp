@@ -54,7 +54,9 @@ class ListText {
         std::optional<std::vector<int>> one;
         if (depth < 16 && take('(')) {
             one = sum(depth + 1);
-            one = take(')') ? one : std::nullopt;
+            if (!take(')')) {
+                return std::nullopt;
+            }
         } else if (take('[')) {
             one.emplace();
             do {
@@ -64,7 +66,9 @@ class ListText {
                 }
                 one->push_back(*value);
             } while (take(','));
-            one = take(']') ? one : std::nullopt;
+            if (!take(']')) {
+                return std::nullopt;
+            }
         }
         while (one && take('*')) {
             const std::optional<int> times = whole();
