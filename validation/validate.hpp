@@ -78,6 +78,10 @@ Comparison validate_logged(ModelCache& models, const Terminal& terminal, const s
 /// the public profiles, to run jobs on logged spot machines too; empty without.
 Comparison validate_faults(const DataDirectory& data, const Terminal& terminal, const std::string& directory = {});
 
+/// Runs measured steps of reinforcement learning (validation/rl) and compares their phases, and times of weight transfers. `points`: print
+/// every row.
+Comparison validate_rl(const DataDirectory& data, const Terminal& terminal, bool points);
+
 /// Prints the constants of the power law of each GPU, fitted on the declared rows of validation/energy/serving.csv.
 void fit_power(const DataDirectory& data, const Terminal& terminal);
 

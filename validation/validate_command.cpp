@@ -5,7 +5,6 @@
 #include "tools/program/outputs.hpp"
 #include "tools/terminal/terminal.hpp"
 #include "validation/gate.hpp"
-#include "validation/rl/validate_rl.hpp"
 #include "validation/validate.hpp"
 
 #include <fmt/format.h>

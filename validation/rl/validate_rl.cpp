@@ -1,7 +1,5 @@
 // Measured steps of reinforcement learning and times of weight transfers, each as a run of the scenario that its row is read as.
 
-#include "validation/rl/validate_rl.hpp"
-
 #include "sim/base/error.hpp"
 #include "sim/config/yaml_tree.hpp"
 #include "sim/record/facts_table.hpp"
@@ -9,6 +7,7 @@
 #include "validation/rl/setup.hpp"
 #include "validation/serving/in_threads.hpp"
 #include "validation/statistics.hpp"
+#include "validation/validate.hpp"
 
 #include <fmt/format.h>
 
