@@ -12,8 +12,8 @@ void describe(Fields& fields, SharedCacheSpec& spec) {
              false, 0, 1e15},
             Dimension::rate, spec.bandwidth);
         store.integer({"node",
-                       "node of the cluster, from 0 on, in whose memory the store is: blocks cross the fabric; -1: on "
-                       "a pipe beside it",
+                       "node of the cluster, from 0 on, in whose memory the store is: blocks cross the fabric to "
+                       "replicas on other nodes; -1: on a pipe beside it",
                        false, -1, 1 << 20},
                       spec.node);
         store.enumeration({"write", "when blocks are written: once computed, or when their replica drops them"},

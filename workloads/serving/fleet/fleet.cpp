@@ -89,6 +89,9 @@ const Fleet::Path& Fleet::path(GpuRange from, GpuRange to) {
     for (std::uint32_t i = 0; i < flows; ++i) {
         const GpuId a = gpu(from.first + i * from.count / flows);
         const GpuId b = gpu(to.first + i * to.count / flows);
+        if (a == b) {
+            continue;  // one end of a range that the other overlaps
+        }
         const Route route = spec_.fabric->route(a, b, spec_.paths, mix64(i + (std::uint64_t{to.first} << 20U)));
         const std::span<const ResourceId> links = route.resources();
         for (std::size_t k = 0; k < links.size(); ++k) {

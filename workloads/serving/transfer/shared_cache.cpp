@@ -60,11 +60,17 @@ void SharedCache::wanted(std::uint32_t replica, std::uint64_t key) {
     waiting_[replica].push_back(key);
 }
 
-const Fleet::Path& SharedCache::path(std::uint32_t replica, bool to_store) {
+const Fleet::Path* SharedCache::path(std::uint32_t replica, bool to_store) {
+    if (spec_.shared.node < 0) {
+        return nullptr;
+    }
     const Fleet::GpuRange node = {static_cast<std::uint32_t>(spec_.shared.node) * spec_.gpus_per_node,
                                   spec_.gpus_per_node};
     const Fleet::GpuRange here = {fleet_[replica].first_gpu, fleet_[replica].pool.gpus};
-    return to_store ? fleet_.path(here, node) : fleet_.path(node, here);
+    if (here.first >= node.first && here.first + here.count <= node.first + node.count) {
+        return nullptr;
+    }
+    return to_store ? &fleet_.path(here, node) : &fleet_.path(node, here);
 }
 
 void SharedCache::write(std::uint32_t replica) {
@@ -77,10 +83,9 @@ void SharedCache::write(std::uint32_t replica) {
         ++writes_[id].pending;
         dispatcher_->share(in_, bytes, latency, replica + 1, token);
     }
-    if (spec_.shared.node >= 0) {
-        const Fleet::Path& way = path(replica, true);
+    if (const Fleet::Path* way = path(replica, true); way != nullptr) {
         ++writes_[id].pending;
-        dispatcher_->share(way.resources, bytes, latency + SimTime::from_seconds(way.latency), replica + 1, token);
+        dispatcher_->share(way->resources, bytes, latency + SimTime::from_seconds(way->latency), replica + 1, token);
     }
     if (writes_[id].pending == 0) {
         ++writes_[id].pending;
@@ -172,8 +177,8 @@ bool SharedCache::pays(std::uint32_t replica, const Sequence& sequence, std::uin
         over(fleet_.path({peer.first_gpu, peer.pool.gpus}, {fleet_[replica].first_gpu, fleet_[replica].pool.gpus}));
     } else {
         takes = out_.valid() ? bytes / spec_.shared.bandwidth : 0;
-        if (spec_.shared.node >= 0) {
-            over(path(replica, false));
+        if (const Fleet::Path* way = path(replica, false); way != nullptr) {
+            over(*way);
         }
     }
     return spec_.shared.latency + takes < saved;
@@ -204,9 +209,8 @@ std::vector<SharedCache::Way> SharedCache::bring(std::uint32_t replica, const Se
     if (out_.valid()) {
         ways.push_back({out_, latency});
     }
-    if (spec_.shared.node >= 0) {
-        const Fleet::Path& way = path(replica, false);
-        ways.push_back({way.resources, latency + way.latency});
+    if (const Fleet::Path* way = path(replica, false); way != nullptr) {
+        ways.push_back({way->resources, latency + way->latency});
     }
     if (ways.empty()) {
         ways.push_back({ClassId(), latency});

@@ -60,8 +60,8 @@ class SharedCache final : public FleetPart {
     [[nodiscard]] std::uint32_t blocks_here(std::uint32_t replica, const Sequence& sequence) const;
     [[nodiscard]] bool pays(std::uint32_t replica, const Sequence& sequence, std::uint32_t here, const Source& source);
     [[nodiscard]] double prompt_seconds(std::uint32_t replica, std::uint32_t from, std::uint32_t to) const;
-    /// Between the store's node and a replica.
-    [[nodiscard]] const Fleet::Path& path(std::uint32_t replica, bool to_store);
+    /// Between the store's node and a replica; null where there is no such node, or the replica is on it.
+    [[nodiscard]] const Fleet::Path* path(std::uint32_t replica, bool to_store);
 
     TierCache store_;
     double block_bytes_ = 0;
