@@ -33,7 +33,7 @@ ServiceSpec with_store(std::int64_t replicas, std::uint64_t blocks) {
     return spec;
 }
 
-ServiceResult served(const ServiceSpec& spec, std::vector<Request> requests, AffineStep cost = AffineStep(1, 0, 0)) {
+ServiceResult serve_all(const ServiceSpec& spec, std::vector<Request> requests, AffineStep cost = AffineStep(1, 0, 0)) {
     ListSource source(std::move(requests));
     return serve_with(spec, source, cost);
 }
@@ -80,7 +80,7 @@ TEST_CASE("a replica takes from a store what another computed, once it is writte
     spec.shared.bandwidth = 1000;
     spec.shared.latency = 0.5;
     // Two full blocks of nine tokens, computed at 1 s and written by 3.5 s. The second replica takes them in 2.5 s.
-    const ServiceResult late = served(spec, {turn(0, 9, 1, 1), turn(10, 9, 1, 1)});
+    const ServiceResult late = serve_all(spec, {turn(0, 9, 1, 1), turn(10, 9, 1, 1)});
     CHECK(ttft(late, 0) == doctest::Approx(1));
     CHECK(ttft(late, 1) == doctest::Approx(2.5 + 1));
     CHECK(late.store_written_bytes == 2000);
@@ -88,16 +88,17 @@ TEST_CASE("a replica takes from a store what another computed, once it is writte
     CHECK(late.prefix_tokens == 8);
     CHECK(late.brought_tokens[2] == 8);
     // At 3 s they are not there yet; the second replica computes them, and writes nothing as they are on their way.
-    const ServiceResult early = served(spec, {turn(0, 9, 1, 1), turn(3, 9, 1, 1)});
+    const ServiceResult early = serve_all(spec, {turn(0, 9, 1, 1), turn(3, 9, 1, 1)});
     CHECK(ttft(early, 1) == doctest::Approx(1));
     CHECK(early.fetched_store_bytes == 0);
     CHECK(early.store_written_bytes == 2000);
     // Two at once share the pipe: 4,000 B of both take 4 s.
-    const ServiceResult both = served(spec, {turn(0, 9, 1, 1), turn(0, 9, 1, 2), turn(20, 9, 1, 2), turn(20, 9, 1, 1)});
+    const ServiceResult both =
+        serve_all(spec, {turn(0, 9, 1, 1), turn(0, 9, 1, 2), turn(20, 9, 1, 2), turn(20, 9, 1, 1)});
     CHECK(ttft(both, 2) == doctest::Approx(0.5 + 4 + 1));
     CHECK(ttft(both, 3) == doctest::Approx(0.5 + 4 + 1));
     spec.shared.pull = PullRule::never;
-    CHECK(served(spec, {turn(0, 9, 1, 1), turn(10, 9, 1, 1)}).prefix_tokens == 0);
+    CHECK(serve_all(spec, {turn(0, 9, 1, 1), turn(10, 9, 1, 1)}).prefix_tokens == 0);
 }
 
 TEST_CASE("pull against recompute: blocks are brought as long as latency and bytes take less than computing them") {
@@ -112,7 +113,7 @@ TEST_CASE("pull against recompute: blocks are brought as long as latency and byt
             spec.shared.pull = PullRule::faster;
             const std::uint32_t prompt = 4 * blocks + 1;
             const ServiceResult result =
-                served(spec, {turn(0, prompt, 1, 1), turn(100, prompt, 1, 1)}, AffineStep(0.1, 0.05, 0));
+                serve_all(spec, {turn(0, prompt, 1, 1), turn(100, prompt, 1, 1)}, AffineStep(0.1, 0.05, 0));
             const double anew = 0.1 + 0.05 * prompt;
             const double brought = spec.shared.latency + 0.1 * blocks + 0.1 + 0.05;
             CHECK(ttft(result, 1) == doctest::Approx(std::min(anew, brought)));
@@ -126,9 +127,9 @@ TEST_CASE("written back, a store gets the blocks that replicas drop, and only th
     spec.shared.write = StoreWrite::back;
     // Conversations 1 and 2 fill two blocks each; 3 drives those of 1 out. They come back from the store, and 2's go there for that.
     const std::vector<Request> requests = {turn(0, 8, 1, 1), turn(2, 8, 1, 2), turn(4, 7, 1, 3), turn(6, 9, 1, 1)};
-    const ServiceResult result = served(spec, {requests.begin(), requests.end()});
-    CHECK(served(spec, {requests[0], requests[1]}).store_written_bytes == 0);
-    CHECK(served(spec, {requests[0], requests[1], requests[2]}).store_written_bytes == 2000);
+    const ServiceResult result = serve_all(spec, {requests.begin(), requests.end()});
+    CHECK(serve_all(spec, {requests[0], requests[1]}).store_written_bytes == 0);
+    CHECK(serve_all(spec, {requests[0], requests[1], requests[2]}).store_written_bytes == 2000);
     CHECK(result.fetched_store_bytes == 2000);
     CHECK(result.prefix_tokens == 8);
 }
@@ -160,7 +161,7 @@ TEST_CASE("the store of a fleet hits as often as LRU does under Zipf, by Che's a
         CAPTURE(room);
         ServiceSpec spec = with_store(3, 2);
         spec.shared.capacity = 1000.0 * room;
-        const ServiceResult result = served(spec, requests);
+        const ServiceResult result = serve_all(spec, requests);
         const double hits = static_cast<double>(result.prefix_tokens) / (4.0 * kRequests);
         CHECK(hits == doctest::Approx(che(shares, room)).epsilon(0.03));
         CHECK(result.store_written_bytes - result.store_dropped_bytes == doctest::Approx(1000.0 * room));
@@ -177,7 +178,7 @@ TEST_CASE("replicas take blocks from each other over the fabric") {
     spec.pools[0].gpus = spec.gpus_per_node;
     spec.pools[0].limits.block_bytes = 1e11;
     const std::vector<Request> requests = {turn(0, 9, 1, 1), turn(10, 9, 1, 1)};
-    const ServiceResult result = served(spec, requests);
+    const ServiceResult result = serve_all(spec, requests);
     // Each GPU of a node sends to its like over a NIC of its own.
     const double rate = fabric.shape().nic_bandwidth * fabric.shape().nics_per_node;
     CHECK(result.fetched_peer_bytes == 2e11);
@@ -185,14 +186,14 @@ TEST_CASE("replicas take blocks from each other over the fabric") {
     CHECK(result.fetched_store_bytes == 0);
     // A prompt that is computed sooner than that is computed.
     spec.shared.pull = PullRule::faster;
-    CHECK(served(spec, requests).fetched_peer_bytes == 0);
-    CHECK(served(spec, requests, AffineStep(1, 2e11 / rate, 0)).fetched_peer_bytes == 2e11);
+    CHECK(serve_all(spec, requests).fetched_peer_bytes == 0);
+    CHECK(serve_all(spec, requests, AffineStep(1, 2e11 / rate, 0)).fetched_peer_bytes == 2e11);
     // In a store on the first node the blocks of the second one come over the fabric, too.
     spec.shared.pull = PullRule::always;
     spec.shared.peers = false;
     spec.shared.capacity = 1e12;
     spec.shared.node = 0;
-    const ServiceResult stored = served(spec, {turn(0, 9, 1, 1), turn(100, 9, 1, 1)});
+    const ServiceResult stored = serve_all(spec, {turn(0, 9, 1, 1), turn(100, 9, 1, 1)});
     CHECK(stored.fetched_store_bytes == 2e11);
     CHECK(ttft(stored, 1) == doctest::Approx(1 + 2e11 / rate).epsilon(1e-3));
 }

@@ -24,6 +24,7 @@ void Generation::batch_ends(std::uint32_t index, const Batch& batch, SimTime now
         }
         state.name_blocks(item.sequence);
     }
+    transfers_.shared.batch_ends(index);
     replica.scheduler->after(state, batch);
     retire(index);
     transfers_.make_room(index);

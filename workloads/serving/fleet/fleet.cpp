@@ -113,7 +113,9 @@ const Fleet::Path& Fleet::path(GpuRange from, GpuRange to) {
         const double rate = spec_.fabric->capacity(ResourceId(resource)) / weight;
         path.rate = path.rate > 0 ? std::min(path.rate, rate) : rate;
     }
-    path.resources = dispatcher_->keep_flows(routed, demands);
+    if (!routed.empty() || !demands.empty()) {
+        path.resources = dispatcher_->keep_flows(routed, demands);
+    }
     return path;
 }
 

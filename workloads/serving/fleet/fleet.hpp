@@ -40,7 +40,8 @@ class Fleet final : public Part {
     [[nodiscard]] std::uint32_t partner(std::uint32_t index) const { return (index + size() / 2) % size(); }
 
     /// Transfers between two ranges of GPUs: as many equal flows as the wider range has GPUs, each between GPUs at
-    /// proportional places, as one activity. Precondition: a fabric.
+    /// proportional places, as one activity. Between a GPU and itself nothing flows; where nothing does there are no resources.
+    /// Precondition: a fabric.
     struct Path {
         ClassId resources;
         double latency = 0;

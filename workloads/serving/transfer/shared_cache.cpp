@@ -23,6 +23,8 @@ SharedCache::SharedCache(const ServiceSpec& spec, Fleet& fleet, ServiceResult& r
         fleet[i].state.watch_cache([this, i, written](CacheChange change, std::uint64_t key) {
             if (change == written) {
                 wanted(i, key);
+            } else if (change == CacheChange::cleared) {
+                lose(i);
             }
         });
     }
@@ -54,10 +56,24 @@ void SharedCache::wanted(std::uint32_t replica, std::uint64_t key) {
     if (stored(key) || !coming_.insert(key).second) {
         return;
     }
-    if (waiting_[replica].empty()) {
+    if (waiting_[replica].empty() && spec_.shared.write == StoreWrite::back) {
         dispatcher_->delay(SimTime(), replica + 1, pair_token(kFlush, replica), Phase::scheduler);
     }
     waiting_[replica].push_back(key);
+}
+
+void SharedCache::batch_ends(std::uint32_t replica) {
+    if (spec_.shared.write == StoreWrite::through && !waiting_[replica].empty()) {
+        write(replica);
+    }
+}
+
+// It failed: what it had not written is gone.
+void SharedCache::lose(std::uint32_t replica) {
+    for (const std::uint64_t key : waiting_[replica]) {
+        coming_.erase(key);
+    }
+    waiting_[replica].clear();
 }
 
 const Fleet::Path* SharedCache::path(std::uint32_t replica, bool to_store) {
@@ -96,7 +112,9 @@ void SharedCache::write(std::uint32_t replica) {
 void SharedCache::on_done(std::uint64_t token, Dispatcher&) {
     const std::uint32_t id = low_of(token);
     if (high_of(token) == kFlush) {
-        write(id);
+        if (!waiting_[id].empty()) {
+            write(id);
+        }
         return;
     }
     if (--writes_[id].pending == 0) {
