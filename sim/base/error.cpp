@@ -91,17 +91,25 @@ std::string nearest_name(std::string_view word, const std::vector<std::string>& 
         }
     }
     // What differs in large and small letters alone, or begins with the word, is nearer than a name with two other letters.
+    const auto begins = [&](const std::string& candidate) {
+        return candidate.size() >= word.size() &&
+               std::equal(word.begin(), word.end(), candidate.begin(),
+                          [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); });
+    };
     const auto like = [&](std::size_t length) {
         return std::find_if(candidates.begin(), candidates.end(), [&](const std::string& candidate) {
-            return candidate.size() >= word.size() && (length == 0 || candidate.size() == length) &&
-                   std::equal(word.begin(), word.end(), candidate.begin(),
-                              [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); });
+            return (length == 0 || candidate.size() == length) && begins(candidate);
         });
     };
     if (const auto same = like(word.size()); same != candidates.end()) {
         return *same;
     }
-    if (const auto longer = like(0); best_distance > 1 && word.size() >= kStart && longer != candidates.end()) {
+    if (auto longer = like(0); best_distance > 1 && word.size() >= kStart && longer != candidates.end()) {
+        for (auto one = longer; one != candidates.end(); ++one) {
+            if (one->size() < longer->size() && begins(*one)) {
+                longer = one;
+            }
+        }
         return *longer;
     }
     return best;
