@@ -494,7 +494,7 @@ TEST_CASE("import: profiles name the device that they were recorded on, which a 
     CHECK(device_preset_of("NVIDIA H100 80GB HBM3") == "h100-sxm");
     CHECK(device_preset_of("NVIDIA H200") == "h200-sxm");
     CHECK(device_preset_of("AMD Instinct MI300X") == "mi300x");
-    CHECK(device_preset_of("NVIDIA H100 NVL") == "h100-nvl");
+    CHECK(device_preset_of("NVIDIA H100 NVL") == "h100-nvl-94g");
     CHECK(device_preset_of("NVIDIA H800 PCIe").empty());
     CHECK(device_preset_of("").empty());
     CHECK(import_trace("pytorch-profiler", sample("step.json")).meta.at("recorded_on") == "NVIDIA A100-SXM4-80GB");

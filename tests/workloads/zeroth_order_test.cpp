@@ -129,8 +129,16 @@ TEST_CASE(
     const Scenario own = job(plan + "directions: own, bits: 8}", 4, false);
     CHECK(metric(shared, "gradient_bytes") == 4);
     CHECK(metric(own, "gradient_bytes") == 1);
-    // Three updates more of 26 B a weight, by six kernels a matrix.
-    const double added = seconds(own) - seconds(shared);
+    // Three updates more of 26 B a weight, by six kernels a matrix, which the host launches one by one.
+    const auto update = [](const Scenario& scenario) {
+        double seconds = 0;
+        for (const auto& [name, part] : run_scenario(scenario, test::model_cache(), {}).summary.breakdown) {
+            seconds += name == "optimizer" ? part : 0;
+        }
+        return seconds;
+    };
+    const double added = update(own) - update(shared);
+    CHECK(seconds(own) - seconds(shared) >= added);
     const double bytes = 3 * direction_kernels(own.as<TrainingKind>().plan, true).bytes * weights(own);
     CHECK(added > bytes / 2039e9);
     CHECK(added < 1.6 * bytes / 2039e9);

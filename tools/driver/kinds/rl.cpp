@@ -126,9 +126,8 @@ class RlRun final : public ScenarioRun {
             }
         }
         if (spec_.update > 0) {
-            summary.notes.push_back(
-                fmt::format("an update has {} samples (batch.update), whatever plan.global_batch of its job says",
-                            spec_.update));
+            summary.notes.push_back(fmt::format(
+                "an update has {} samples (batch.update), whatever plan.global_batch of its job says", spec_.update));
         }
         summary.notes.emplace_back(
             "steps and their phases have no intervals: measured ones are of too few kinds to say how far such sums "
