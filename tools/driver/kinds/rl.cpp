@@ -166,20 +166,33 @@ class RlRun final : public ScenarioRun {
 
     static constexpr std::int64_t kTurns = 3;  ///< batches of a generator that goes on over their ends
 
-    // Keeps the samples that end in the second of three turns, when as many are under way as ever, and returns how long it takes.
-    [[nodiscard]] static double keep_middle(std::vector<RequestRow>& rows) {
+    // Time of all these samples at the rate at which tokens come while the second of three turns ends, when as many samples are under
+    // way as ever. Which samples end then says little of their lengths: the longest end last.
+    [[nodiscard]] static double steady_seconds(const std::vector<RequestRow>& rows) {
         const auto end = [](const RequestRow& row) { return row.arrival + row.e2e; };
-        std::sort(rows.begin(), rows.end(), [&](const RequestRow& a, const RequestRow& b) {
-            return std::pair(end(a), a.id) < std::pair(end(b), b.id);
-        });
-        const std::size_t turn = rows.size() / kTurns;
-        if (turn == 0) {
-            return rows.empty() ? 0 : end(rows.back());
+        std::vector<double> ends;
+        double tokens = 0;
+        for (const RequestRow& row : rows) {
+            ends.push_back(end(row));
+            tokens += row.output;
         }
-        const double seconds = end(rows[2 * turn - 1]) - end(rows[turn - 1]);
-        rows.erase(rows.begin() + static_cast<std::ptrdiff_t>(2 * turn), rows.end());
-        rows.erase(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(turn));
-        return seconds;
+        std::sort(ends.begin(), ends.end());
+        const std::size_t turn = rows.size() / kTurns;
+        if (turn == 0 || !(ends[2 * turn - 1] > ends[turn - 1])) {
+            return ends.empty() ? 0 : ends.back();
+        }
+        const double from = ends[turn - 1];
+        const double to = ends[2 * turn - 1];
+        double made = 0;
+        for (const RequestRow& row : rows) {
+            const double first = row.arrival + row.ttft;
+            const double lasts = end(row) - first;
+            const double within = std::min(end(row), to) - std::max(first, from);
+            made += lasts > 0                     ? row.output * std::max(0.0, within) / lasts
+                    : first >= from && first < to ? row.output
+                                                  : 0;
+        }
+        return made > 0 ? tokens * (to - from) / made : ends.back();
     }
 
     // A part by itself, on its own nodes of the cluster.
@@ -235,10 +248,7 @@ class RlRun final : public ScenarioRun {
                 one.as<ServingKind>().requests.count = spec_.generated();
             }
             RunOutput out = run_part(one, placements_[i]);
-            double own = out.seconds;
-            if (spec_.partial) {
-                own = keep_middle(out.requests);
-            }
+            const double own = spec_.partial ? steady_seconds(out.requests) : out.seconds;
             std::sort(out.requests.begin(), out.requests.end(),
                       [](const RequestRow& a, const RequestRow& b) { return a.id < b.id; });
             double tokens = 0;
