@@ -102,3 +102,20 @@ software: {{preset: megatron-core-2024, pipeline_sync: false, launch: {}, {}}}
     refused("data: 4, context: 2", "blocking_launches: true", "nothing overlaps");
     refused("data: 8", "blocking_launches: true, graphs: layers", "no 'graphs' of them");
 }
+
+TEST_CASE("graphs of an iteration hide the step's overhead, and one that a scenario gives is refused") {
+    const std::string graphs =
+        std::string(test::kSmallTraining).substr(0, std::string(test::kSmallTraining).find("software:")) +
+        "software: {preset: megatron-core-2024, graphs: ";
+    const auto overhead = [](const std::string& text) {
+        double seconds = 0;
+        for (const auto& [name, part] : run_scenario(test::scenario(text), test::model_cache(), {}).summary.breakdown) {
+            seconds += name == "overhead" ? part : 0;
+        }
+        return seconds;
+    };
+    CHECK(overhead(graphs + "iteration}\n") == 0);
+    CHECK(overhead(graphs + "layers}\n") > 0);
+    CHECK(test::refusal(graphs + "iteration, step_overhead: 1 ms}\n").find("'software.step_overhead' has no effect") !=
+          std::string::npos);
+}

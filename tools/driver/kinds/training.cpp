@@ -39,6 +39,9 @@ void TrainingKind::describe(Fields& fields, const Scenario&) {
     fields.needs("software.scan_efficiency",
                  software.scan_efficiency.how != kGivenInScenario || model.layers_with(LayerPart::state_space) > 0,
                  "a model with state-space layers");
+    fields.needs("software.step_overhead",
+                 software.step_overhead.how != kGivenInScenario || software.graphs != CudaGraphs::iteration,
+                 "launches by the host: graphs of an iteration hide it (software.graphs)");
     fields.needs("plan.adapters.wide_inputs", software.allocation.moments,
                  "software whose memory goes by moments (software.allocation.moments)");
     for (const char* key :
