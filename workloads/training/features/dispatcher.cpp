@@ -24,7 +24,7 @@ struct Library {
 // (awslabs/awsome-distributed-ai, micro-benchmarks/expert-parallelism, pplx-garden's README).
 // UCCL, NVSHMEM and GIN: kernels of training (normal mode) of 4,096 tokens over EFA among 16 and 32 ranks on B200, in 8 and 16 bits
 // (awslabs/awsome-distributed-ai@bbc61e7, ep-backend-comparison/results/b200-us-east-1-2026-09-01-ep16-ep32-n4.json, four rows each), less
-// what their bytes take at 50 GB/s a GPU:
+// what their bytes take at 50 GB/s per GPU:
 //   uccl     1.75, 1.58, 1.63 and 1.76 ms for each of both ways: a start
 //   nvshmem  DeepEP of version 1 over libfabric, 0.36, 0.43, 0.57 and 0.59 us for each token and other node, bytes hidden: messages
 //   gin      DeepEP of version 2, both ways 2.65, 3.37, 6.62 and 8.71 ms for 1.77, 2.34, 4.83 and 6.37 ms of bytes: 0.73 of the rate and a
