@@ -70,7 +70,7 @@ class Reader final : public Fields {
         if (!whole) {
             return fail(*node,
                         fmt::format("'{}' must be a whole number, not '{}'{}", field.key, node->scalar,
-                                    octal_hint(node->scalar)),
+                                    number_hint(node->scalar)),
                         ErrorCode::wrong_type);
         }
         if (in_limits(field, *node, number)) {
@@ -87,7 +87,7 @@ class Reader final : public Fields {
         if (!parse_number(node->scalar, number)) {
             return fail(
                 *node,
-                fmt::format("'{}' must be a number, not '{}'{}", field.key, node->scalar, octal_hint(node->scalar)),
+                fmt::format("'{}' must be a number, not '{}'{}", field.key, node->scalar, number_hint(node->scalar)),
                 ErrorCode::wrong_type);
         }
         if (in_limits(field, *node, number)) {
@@ -351,10 +351,24 @@ class Reader final : public Fields {
         return nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest);
     }
 
-    static std::string octal_hint(const std::string& text) {
-        return text.size() > 1 && text[0] == '0' && text.find_first_not_of("0123456789") == std::string::npos
-                   ? "; leading zeros look octal, write it without"
-                   : "";
+    /// What to write instead of a text that is nearly a number: 010, 4:1, 0.5/s, 5 %, 32k.
+    static std::string number_hint(const std::string& text) {
+        if (text.size() > 1 && text[0] == '0' && text.find_first_not_of("0123456789") == std::string::npos) {
+            return "; leading zeros look octal, write it without";
+        }
+        const std::size_t end = std::min(text.find_first_not_of("+-.0123456789eE"), text.size());
+        double number = 0;
+        if (end == text.size() || !parse_number(text.substr(0, end), number)) {
+            return "";
+        }
+        const std::string rest = text.substr(std::min(text.find_first_not_of(' ', end), text.size()));
+        if (rest == "%") {
+            return fmt::format("; write {:.12g}", number / 100);
+        }
+        if (rest == "k" || rest == "K") {
+            return fmt::format("; write {:.12g} or {:.12g}", number * 1000, number * 1024);
+        }
+        return fmt::format("; write {} alone, without '{}'", text.substr(0, end), rest);
     }
 
     void fail(const YamlNode& node, const std::string& text, ErrorCode code) {

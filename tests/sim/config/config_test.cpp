@@ -64,6 +64,19 @@ TEST_CASE("a quantity without a unit, with a wrong or an unknown one is refused 
     CHECK(quantity_problem("1e999 GB", Dimension::bytes) != "");
 }
 
+TEST_CASE("a number with a unit, a ratio or a suffix says what to write instead") {
+    const auto refusal = [](const std::string& layers) {
+        return test::refusal(with(test::kSmallTraining, "layers: 4", "layers: " + layers));
+    };
+    CHECK(refusal("4:1").find("must be a whole number, not '4:1'; write 4 alone, without ':1'") != std::string::npos);
+    CHECK(refusal("0.5/s").find("; write 0.5 alone, without '/s'") != std::string::npos);
+    CHECK(refusal("5 %").find("; write 0.05") != std::string::npos);
+    CHECK(refusal("32k").find("; write 32000 or 32768") != std::string::npos);
+    for (const char* plain : {"many", "4.5", "1e400", "-", "1.2.3"}) {
+        CHECK(refusal(plain).find("write") == std::string::npos);
+    }
+}
+
 TEST_CASE("numbers are decimal: octal-looking, hexadecimal and infinite ones are refused") {
     double value = 0;
     CHECK(parse_number("10", value));
