@@ -32,6 +32,28 @@ inline std::string refusal(const std::string& text) {
     return "";
 }
 
+/// A metric of a scenario that is run.
+inline double metric(const Scenario& scenario, const char* name) {
+    return run_scenario(scenario, model_cache(), {}).summary.find(name)->value;
+}
+
+/// What a scenario that was read is refused with when it is run; empty when it runs.
+inline std::string refused(const Scenario& scenario) {
+    try {
+        (void)run_scenario(scenario, model_cache(), {});
+    } catch (const Error& error) {
+        return error.what();
+    }
+    return "";
+}
+
+/// A training scenario that is run, whether or not it fits the memory.
+inline TrainingResult train(const Scenario& scenario) {
+    RunOptions options;
+    options.check_memory = false;
+    return *run_scenario(scenario, model_cache(), options).training;
+}
+
 /// A small training scenario that runs; tests change parts of it.
 inline constexpr const char* kSmallTraining = R"(orrery: 1
 kind: training

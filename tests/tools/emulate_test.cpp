@@ -1,6 +1,6 @@
 // orrery emulate: tokens by their rule, and the clients of emulate_test.py.
 
-#include "tests/support/command.hpp"
+#include "tests/support/clients.hpp"
 #include "tools/emulate/tokens.hpp"
 
 #include <algorithm>
@@ -10,28 +10,8 @@ using namespace orrery::test;
 
 namespace {
 
-constexpr int kSkipped = 77;
-
-void run_emulate_test(const char* name) {
-    if (shell_command("python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))'").code != 0) {
-        MESSAGE("skipped: no python3 here");
-        return;
-    }
-    const std::filesystem::path beside = std::filesystem::absolute(orrery_program()).parent_path() / "orrery-emulate";
-    if (!std::filesystem::exists(beside)) {
-        MESSAGE("skipped: the emulator was not built (libcpp-httplib-dev)");
-        return;
-    }
-    const Outcome outcome =
-        shell_command(fmt::format("PYTHONDONTWRITEBYTECODE=1 timeout 150 python3 "
-                                  "{}/tests/tools/emulate_test.py {} {}",
-                                  ORRERY_SOURCE_DIR, orrery_program(), name));
-    if (outcome.code == kSkipped) {
-        MESSAGE("skipped: ", outcome.text);
-        return;
-    }
-    INFO(outcome.text);
-    CHECK(outcome.code == 0);
+void run_emulate_test(const char* part) {
+    run_clients("emulate_test.py", part, "orrery-emulate");
 }
 
 std::vector<std::uint64_t> keys_of(const std::string& text, std::uint32_t adapter = 0) {

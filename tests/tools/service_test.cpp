@@ -1,6 +1,6 @@
 // orrery serve, by the clients of service_test.py.
 
-#include "tests/support/command.hpp"
+#include "tests/support/clients.hpp"
 #include "tools/service/confine.hpp"
 
 using namespace orrery;
@@ -8,32 +8,12 @@ using namespace orrery::test;
 
 namespace {
 
-constexpr int kSkipped = 77;
-
-void run_service_test(const char* name) {
-    if (shell_command("python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))'").code != 0) {
-        MESSAGE("skipped: no python3 here");
-        return;
-    }
+void run_service_test(const char* part) {
     if (!service::can_confine()) {
         MESSAGE("skipped: this kernel has no Landlock");
         return;
     }
-    const std::filesystem::path beside = std::filesystem::absolute(orrery_program()).parent_path() / "orrery-service";
-    if (!std::filesystem::exists(beside)) {
-        MESSAGE("skipped: the service was not built (libcpp-httplib-dev)");
-        return;
-    }
-    const Outcome outcome =
-        shell_command(fmt::format("PYTHONDONTWRITEBYTECODE=1 timeout 150 python3 "
-                                  "{}/tests/tools/service_test.py {} {}",
-                                  ORRERY_SOURCE_DIR, orrery_program(), name));
-    if (outcome.code == kSkipped) {
-        MESSAGE("skipped: ", outcome.text);
-        return;
-    }
-    INFO(outcome.text);
-    CHECK(outcome.code == 0);
+    run_clients("service_test.py", part, "orrery-service");
 }
 
 }  // namespace

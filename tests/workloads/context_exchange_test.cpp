@@ -11,6 +11,8 @@ using namespace orrery;
 
 namespace {
 
+using test::train;
+
 Scenario scenario_of(const std::string& plan, const std::string& model = "", int layers = 4,
                      const std::string& software = "") {
     Scenario s = test::scenario(fmt::format(R"(orrery: 1
@@ -24,12 +26,6 @@ network: {{collectives: ideal}}
                                             layers, model, plan, software));
     s.cluster.node.intra_latency.value = 0;
     return s;
-}
-
-TrainingResult train(const Scenario& s) {
-    RunOptions options;
-    options.check_memory = false;
-    return *run_scenario(s, test::model_cache(), options).training;
 }
 
 // Exposed exchanges of a layer, in units of what a rank's tokens have in 16 bits of the model's width.

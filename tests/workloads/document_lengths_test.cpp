@@ -15,6 +15,8 @@ using namespace orrery;
 
 namespace {
 
+using test::train;
+
 constexpr std::int64_t kSequence = 4096;
 
 Scenario scenario_of(const std::string& documents,
@@ -30,12 +32,6 @@ plan: {{{}{}}}
                                    kSequence, plan, documents.empty() ? "" : ", documents: {" + documents + "}", rest));
     s.as<TrainingKind>().software.launch.value = 1e-5;  // few kernels wait for their host
     return s;
-}
-
-TrainingResult train(const Scenario& s) {
-    RunOptions options;
-    options.check_memory = false;
-    return *run_scenario(s, test::model_cache(), options).training;
 }
 
 DocumentLayout layout_of_scenario(const Scenario& s) {

@@ -24,6 +24,8 @@ using namespace orrery;
 
 namespace {
 
+using test::train;
+
 constexpr const char* kEncoder =
     "encoder: {layers: 6, hidden: 1024, heads: 16, patch_width: 588, tokens: 577, dropped: 1, images: 2, projector: "
     "2048";
@@ -53,11 +55,6 @@ Scenario with_plan(const std::string& plan, const std::string& model = model_wit
     return test::scenario(text_with(plan, model));
 }
 
-TrainingResult train(const Scenario& s) {
-    RunOptions options;
-    options.check_memory = false;
-    return *run_scenario(s, test::model_cache(), options).training;
-}
 TrainingResult train(const std::string& plan, const std::string& model = model_with()) {
     return train(with_plan(plan, model));
 }

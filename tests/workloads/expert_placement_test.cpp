@@ -16,6 +16,8 @@ using namespace orrery;
 
 namespace {
 
+using test::refused;
+
 double busiest(const std::vector<double>& loads, const std::vector<std::size_t>& rank_of, std::size_t ranks) {
     std::vector<double> sums(ranks, 0);
     std::vector<std::size_t> held(ranks, 0);
@@ -38,14 +40,6 @@ Scenario job(const std::string& placement, int sequence = 4096,
         "model: {{preset: mixtral-8x7b, layers: 2, sequence: {}}}\n"
         "plan: {{data: 8, micro_batch: 1, global_batch: 8, expert: 4, expert_tensor: 1, router_loads: {}{}}}\n",
         sequence, loads, placement));
-}
-std::string refused(const Scenario& scenario) {
-    try {
-        (void)run_scenario(scenario, test::model_cache(), {});
-    } catch (const Error& error) {
-        return error.what();
-    }
-    return "";
 }
 
 }  // namespace

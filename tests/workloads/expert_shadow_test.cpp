@@ -10,6 +10,8 @@ using namespace orrery;
 
 namespace {
 
+using test::train;
+
 Scenario scenario_of(const std::string& plan, const std::string& experts = "count: 16, topk: 2, ffn: 8192",
                      int layers = 4) {
     Scenario s = test::scenario(fmt::format(R"(orrery: 1
@@ -23,12 +25,6 @@ network: {{collectives: ideal}}
                                             layers, experts, plan));
     s.cluster.node.intra_latency.value = 0;
     return s;
-}
-
-TrainingResult train(const Scenario& s) {
-    RunOptions options;
-    options.check_memory = false;
-    return *run_scenario(s, test::model_cache(), options).training;
 }
 
 double exposed(const std::string& plan) {

@@ -14,6 +14,8 @@ using namespace orrery;
 
 namespace {
 
+using test::train;
+
 constexpr const char* kModel =
     "{layers: 4, hidden: 1024, heads: 8, ffn: 4096, gated: true, vocabulary: 1024, sequence: 1024, tied_embeddings: "
     "false, "
@@ -34,12 +36,6 @@ plan: {{{}}}
         s.as<TrainingKind>().software.launch.value = 1e-6;  // no kernel waits for its host
     }
     return s;
-}
-
-TrainingResult train(const Scenario& s) {
-    RunOptions options;
-    options.check_memory = false;
-    return *run_scenario(s, test::model_cache(), options).training;
 }
 
 ExpertExchange::Sent sent(const Scenario& s, double tokens) {

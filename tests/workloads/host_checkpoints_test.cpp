@@ -11,6 +11,8 @@ using namespace orrery;
 
 namespace {
 
+using test::metric;
+
 constexpr double kInput = 2.0 * 4096 * 2048 * 2;  // B: sequence, width, two sequences in 16 bits
 
 Scenario job(const std::string& more, const std::string& link = "64 GB/s", int pipeline = 1) {
@@ -20,10 +22,6 @@ Scenario job(const std::string& more, const std::string& link = "64 GB/s", int p
                     "model: {{layers: 16, hidden: 2048, heads: 16, vocabulary: 1000, sequence: 4096}}\n"
                     "plan: {{pipeline: {}, micro_batch: 2, global_batch: 16{}}}\n",
                     pipeline, link, pipeline, more));
-}
-
-double metric(const Scenario& s, const char* name) {
-    return run_scenario(s, test::model_cache(), {}).summary.find(name)->value;
 }
 
 double activations(const Scenario& s, std::size_t stage = 0) {

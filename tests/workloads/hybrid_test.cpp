@@ -17,6 +17,8 @@ using namespace orrery;
 
 namespace {
 
+using test::train;
+
 constexpr const char* kModel =
     "{layers: 5, hidden: 1024, heads: 8, ffn: 4096, vocabulary: 1024, sequence: 2048, tied_embeddings: false, "
     "pattern: M-M*-, state_space: {heads: 32, head_dim: 64, state: 128, groups: 4, chunk: 128}}";
@@ -35,12 +37,6 @@ software: {{preset: megatron-core-2024, launch: 1 us}}
 
 Scenario with_plan(const std::string& plan, const std::string& model = kModel) {
     return test::scenario(text_with(plan, model));
-}
-
-TrainingResult train(const Scenario& s) {
-    RunOptions options;
-    options.check_memory = false;
-    return *run_scenario(s, test::model_cache(), options).training;
 }
 
 std::string infeasible(const std::string& plan, const std::string& model = kModel) {

@@ -14,6 +14,9 @@ using namespace orrery;
 
 namespace {
 
+using test::metric;
+using test::refused;
+
 constexpr double kGiB = 1024.0 * 1024 * 1024;
 
 Scenario job(const std::string& plan, const std::string& model = "{preset: llama-2-7b, sequence: 256}", int gpus = 1) {
@@ -26,18 +29,6 @@ MemoryUse memory(const Scenario& s) {
     const auto& training = s.as<TrainingKind>();
     return memory_by_stage(training.model, training.plan, training.software).at(0);
 }
-double metric(const Scenario& scenario, const char* name) {
-    return run_scenario(scenario, test::model_cache(), {}).summary.find(name)->value;
-}
-std::string refused(const Scenario& scenario) {
-    try {
-        (void)run_scenario(scenario, test::model_cache(), {});
-    } catch (const Error& error) {
-        return error.what();
-    }
-    return "";
-}
-
 // Values of a layer of Llama-2-7B: four matrices of attention and three of the feed-forward.
 constexpr double h = 4096;
 constexpr double ffn = 11008;

@@ -9,6 +9,8 @@ using namespace orrery;
 
 namespace {
 
+using test::metric;
+
 std::string host(const char* rate, const char* capacity = "4 TB", const char* more = "") {
     return fmt::format("tiers: [{{name: dram, medium: dram, capacity: {}, read: {}}}{}]", capacity, rate, more);
 }
@@ -37,9 +39,6 @@ Scenario job(const std::string& cluster, const std::string& offload, const char*
                     cluster, plan, offload, more));
 }
 
-double metric(const Scenario& scenario, const char* name) {
-    return run_scenario(scenario, test::model_cache(), {}).summary.find(name)->value;
-}
 double seconds(const std::string& cluster, const std::string& offload, const char* plan = "data: 16, zero: 3") {
     return metric(job(cluster, offload, plan), "iteration_time_s");
 }

@@ -14,6 +14,9 @@ using namespace orrery;
 
 namespace {
 
+using test::metric;
+using test::refused;
+
 Scenario job_on(const std::string& cluster, const std::string& plan, const char* settings = "") {
     return test::scenario(
         fmt::format("orrery: 1\nkind: training\ncluster: {}\n"
@@ -22,10 +25,6 @@ Scenario job_on(const std::string& cluster, const std::string& plan, const char*
                     "network: {{fidelity: fluid{}}}\n"
                     "software: {{preset: megatron-core-2024, launch: 1 us}}\n",  // hosts that no kernel waits for
                     cluster, plan, settings));
-}
-
-double metric(const Scenario& scenario, const char* name) {
-    return run_scenario(scenario, test::model_cache(), {}).summary.find(name)->value;
 }
 
 double seconds(const std::string& cluster, const std::string& plan, const char* settings = "") {
@@ -41,15 +40,6 @@ std::string groups(const char* first, const char* second) {
         "{{groups: [{{name: new, nodes: 1, node: {}}}, {{name: old, nodes: 1, node: {}}}], fabric: {{rails: 8, "
         "nodes_per_leaf: 2}}}}",
         first, second);
-}
-
-std::string infeasible(const Scenario& scenario) {
-    try {
-        (void)run_scenario(scenario, test::model_cache(), {});
-    } catch (const Error& error) {
-        return error.what();
-    }
-    return "";
 }
 
 }  // namespace
@@ -122,7 +112,7 @@ TEST_CASE("folded training on groups takes as long as unfolded, where each stage
                                    "model: {{layers: 8, hidden: 1024, heads: 32, vocabulary: 1000, sequence: 1024}}\n"
                                    "plan: {{tensor: 16, context: 2, global_batch: 16}}\n",
                                    cluster));
-    CHECK(infeasible(wide).find("stage 0 of replica 0 lies on 'a' and 'b'") != std::string::npos);
+    CHECK(refused(wide).find("stage 0 of replica 0 lies on 'a' and 'b'") != std::string::npos);
 }
 
 TEST_CASE("each stage has to fit into the memory of its own group") {
@@ -132,7 +122,7 @@ TEST_CASE("each stage has to fit into the memory of its own group") {
         "model: {{layers: 40, hidden: 5120, heads: 40, vocabulary: 51200, sequence: 2048}}\n"
         "plan: {{tensor: 8, pipeline: 2, global_batch: 8, sequence_parallel: true, recompute: full}}\n";
     const auto refused = [&](const char* first, const char* second) {
-        return infeasible(test::scenario(fmt::format(fmt::runtime(kScenario), first, second)));
+        return test::refused(test::scenario(fmt::format(fmt::runtime(kScenario), first, second)));
     };
     const std::string small =
         "{preset: dgx-a100-40g, gpu: {preset: a100-sxm-40g, memory: {value: 8 GB, how: assumed, source: a test}}}";
@@ -208,7 +198,7 @@ TEST_CASE("experts on equal groups are experts on their nodes, and the group wit
         CHECK(both < 1.02 * old);
     }
     // Ranks that share a layer's experts wait for each other in every exchange: they are of one group.
-    const std::string wide = infeasible(test::scenario(
+    const std::string wide = refused(test::scenario(
         fmt::format("orrery: 1\nkind: training\ncluster: {}\nmodel: {{layers: 8, hidden: 1024, heads: 16, "
                     "vocabulary: 1000, experts: {{count: 16, topk: 2, ffn: 2048}}}}\nplan: {{data: 16, "
                     "global_batch: 32, expert: 16}}\n",

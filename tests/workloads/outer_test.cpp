@@ -17,6 +17,8 @@ using namespace orrery;
 
 namespace {
 
+using test::train;
+
 OuterPlan outer(std::int64_t workers, std::int64_t steps, std::int64_t fragments, std::int64_t overlap,
                 std::int64_t bits) {
     OuterPlan out;
@@ -27,12 +29,6 @@ OuterPlan outer(std::int64_t workers, std::int64_t steps, std::int64_t fragments
     out.overlap = overlap;
     out.bits = bits;
     return out;
-}
-
-TrainingResult train(const Scenario& s) {
-    RunOptions options;
-    options.check_memory = false;
-    return *run_scenario(s, test::model_cache(), options).training;
 }
 
 // Two sites of one node each, 10 GB/s between them.

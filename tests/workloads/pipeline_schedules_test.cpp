@@ -13,15 +13,11 @@ using namespace orrery;
 
 namespace {
 
+using test::train;
+
 /// Forward pass, whole backward pass, gradient of the input, gradients of the weights: in this unit.
 std::vector<std::uint32_t> lengths(std::uint32_t forward, std::uint32_t input, std::uint32_t weights) {
     return {forward, input + weights, input, weights, 1, 1};
-}
-
-TrainingResult train(const Scenario& s) {
-    RunOptions options;
-    options.check_memory = false;
-    return *run_scenario(s, test::model_cache(), options).training;
 }
 
 double booked(const TrainingResult& of, Category category) {

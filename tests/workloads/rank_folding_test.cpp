@@ -12,6 +12,8 @@ using namespace orrery;
 
 namespace {
 
+using test::train;
+
 FabricShape two_nodes(std::uint32_t nics) {
     FabricShape shape;
     shape.nodes = 2;
@@ -45,12 +47,6 @@ double on(const std::vector<Demand>& demands, ResourceId resource) {
         sum += demand.resource == resource ? demand.weight : 0;
     }
     return sum;
-}
-
-TrainingResult train(const Scenario& s) {
-    RunOptions options;
-    options.check_memory = false;
-    return *run_scenario(s, test::model_cache(), options).training;
 }
 
 Scenario job(const std::string& fabric, const std::string& plan, const std::string& more = "",

@@ -11,6 +11,8 @@ using namespace orrery;
 
 namespace {
 
+using test::train;
+
 /// Bytes that rank 0 sends inside its node and out of it in one step, over all links of full efficiency.
 struct Sent {
     double inside = 0;
@@ -28,12 +30,6 @@ network: {{collectives: ideal}}
 {})",
                                             plan, rest));
     return s;
-}
-
-TrainingResult train(const Scenario& s) {
-    RunOptions options;
-    options.check_memory = false;
-    return *run_scenario(s, test::model_cache(), options).training;
 }
 
 Sent sent_by(Scenario s) {

@@ -1,7 +1,7 @@
 // Channels of products that are trained in place: closed forms of what is trained, held, computed and kept; and what is refused.
 
 #include "workloads/training/features/slices.hpp"
-#include "tests/support/scenarios.hpp"
+#include "tests/support/few_weights.hpp"
 #include "tools/driver/kinds/training.hpp"
 #include "workloads/training/memory/memory.hpp"
 
@@ -9,41 +9,8 @@
 #include <fmt/format.h>
 
 using namespace orrery;
-
-namespace {
-
-std::string text_of(const std::string& plan, const std::string& rest = "") {
-    return fmt::format(R"(orrery: 1
-kind: training
-cluster: {{nodes: 1, node: dgx-h100}}
-model: {{layers: 4, hidden: 1024, heads: 16, kv_heads: 4, ffn: 4096, gated: true, vocabulary: 32000, sequence: 512, tied_embeddings: false}}
-plan: {{{}}}
-network: {{collectives: ideal}}
-{})",
-                       plan, rest);
-}
-
-Scenario scenario_of(const std::string& plan, const std::string& rest = "") {
-    Scenario s = test::scenario(text_of(plan, rest));
-    s.as<TrainingKind>().software.launch.value = 1e-6;  // no kernel waits for its host
-    return s;
-}
-
-TrainingResult train(const Scenario& s) {
-    RunOptions options;
-    options.check_memory = false;
-    return *run_scenario(s, test::model_cache(), options).training;
-}
-
-constexpr double h = 1024;
-constexpr double kv = 256;
-constexpr double ffn = 4096;
-constexpr double kLayer = h * (h + 2 * kv) + h * h + 3 * h * ffn;  // weights of a layer's products
-constexpr double kTable = 32000 * h;
-
-const std::string kPlan = "data: 8, micro_batch: 1, global_batch: 8";
-
-}  // namespace
+using namespace orrery::test::few_weights;
+using test::train;
 
 TEST_CASE("slices train channels of products in place: no products beside them, no gradients of the rest") {
     const std::string plan = kPlan + ", slices: {channels: 64, modules: 'query, output, down'}";

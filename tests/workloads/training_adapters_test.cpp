@@ -1,7 +1,7 @@
 // Low-rank adapters: what is trained, held, computed, moved and kept, as closed forms; and what is refused.
 
 #include "models/roofline.hpp"
-#include "tests/support/scenarios.hpp"
+#include "tests/support/few_weights.hpp"
 #include "tools/driver/kinds/training.hpp"
 #include "tools/driver/kinds/training_faults.hpp"
 #include "tools/driver/kinds/training_input.hpp"
@@ -10,39 +10,12 @@
 #include <fmt/format.h>
 
 using namespace orrery;
+using namespace orrery::test::few_weights;
 
 namespace {
 
-std::string text_of(const std::string& plan, const std::string& rest = "") {
-    return fmt::format(R"(orrery: 1
-kind: training
-cluster: {{nodes: 1, node: dgx-h100}}
-model: {{layers: 4, hidden: 1024, heads: 16, kv_heads: 4, ffn: 4096, gated: true, vocabulary: 32000, sequence: 512, tied_embeddings: false}}
-plan: {{{}}}
-network: {{collectives: ideal}}
-{})",
-                       plan, rest);
-}
+using test::train;
 
-Scenario scenario_of(const std::string& plan, const std::string& rest = "") {
-    Scenario s = test::scenario(text_of(plan, rest));
-    s.as<TrainingKind>().software.launch.value = 1e-6;  // no kernel waits for its host
-    return s;
-}
-
-TrainingResult train(const Scenario& s) {
-    RunOptions options;
-    options.check_memory = false;
-    return *run_scenario(s, test::model_cache(), options).training;
-}
-
-constexpr double h = 1024;
-constexpr double kv = 256;
-constexpr double ffn = 4096;
-constexpr double kLayer = h * (h + 2 * kv) + h * h + 3 * h * ffn;  // weights of a layer's products
-constexpr double kTable = 32000 * h;
-
-const std::string kPlan = "data: 8, micro_batch: 1, global_batch: 8";
 const std::string kAdapted = kPlan + ", adapters: {rank: 16}";
 
 }  // namespace

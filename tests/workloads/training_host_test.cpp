@@ -12,11 +12,7 @@ using namespace orrery;
 
 namespace {
 
-TrainingResult train(const Scenario& scenario) {
-    RunOptions options;
-    options.check_memory = false;
-    return *run_scenario(scenario, test::model_cache(), options).training;
-}
+using test::train;
 
 }  // namespace
 

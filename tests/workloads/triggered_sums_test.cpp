@@ -12,6 +12,8 @@ using namespace orrery;
 
 namespace {
 
+using test::train;
+
 Scenario scenario_of(const std::string& overlap, int layers = 8, bool sequence_parallel = true) {
     Scenario s = test::scenario(fmt::format(R"(orrery: 1
 kind: training
@@ -24,12 +26,6 @@ network: {{collectives: ideal}}
                                             layers, sequence_parallel, overlap));
     s.cluster.node.intra_latency.value = 0;
     return s;
-}
-
-TrainingResult train(const Scenario& s) {
-    RunOptions options;
-    options.check_memory = false;
-    return *run_scenario(s, test::model_cache(), options).training;
 }
 
 // Tensor-parallel communication that layers expose, without what the ends of the model have.

@@ -12,6 +12,9 @@ using namespace orrery;
 
 namespace {
 
+using test::metric;
+using test::refused;
+
 // GPUs of one node, each on a PCIe link of a rate, with weights in DRAM where `away`.
 Scenario job(const std::string& plan, int gpus = 1, bool away = true, const std::string& link = "1 TB/s") {
     return test::scenario(
@@ -24,9 +27,6 @@ Scenario job(const std::string& plan, int gpus = 1, bool away = true, const std:
                     gpus, link, plan, away ? ", offload: {parameters: {tier: dram}}" : ""));
 }
 
-double metric(const Scenario& scenario, const char* name) {
-    return run_scenario(scenario, test::model_cache(), {}).summary.find(name)->value;
-}
 double seconds(const Scenario& scenario) {
     return metric(scenario, "iteration_time_s");
 }
@@ -35,14 +35,6 @@ double weights(const Scenario& s) {
     return weights_of(training.model, training.plan, mix_of(training.model, 0, training.model.layers),
                       training.model.tied_embeddings ? 1 : 2)
         .total();
-}
-std::string refused(const Scenario& scenario) {
-    try {
-        (void)run_scenario(scenario, test::model_cache(), {});
-    } catch (const Error& error) {
-        return error.what();
-    }
-    return "";
 }
 
 }  // namespace
