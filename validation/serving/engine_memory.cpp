@@ -121,27 +121,8 @@ Comparison validate_engine_memory(const DataDirectory& data, const Terminal& ter
         terminal.table(
             {"row", "tensor", "context", "logged", "predicted", "error", "weights", "peak", "other", "graphs"}, table);
     }
-    std::vector<std::vector<std::string>> rows;
-    for (const auto& [name, group] : groups) {
-        rows.push_back(group.cells(name, kBand));
-    }
-    const std::vector<std::string> columns = {"engine", "rows",        "median error",
-                                              "bias",   "within 10 %", "start or refusal right"};
-    terminal.heading("tokens of caches at start");
-    terminal.table(columns, rows);
-    out.tables.push_back({"tokens of caches at start", columns, rows});
-    std::vector<std::vector<std::string>> excluded;
-    for (const auto& [why, count] : left_out) {
-        excluded.push_back({std::to_string(count), why});
-    }
-    terminal.heading("rows left out");
-    terminal.table({"rows", "reason"}, excluded);
-    const MemoryGroup& all = groups["all"];
-    out.scores = {{"rows", static_cast<double>(all.rows), ""},
-                  {"error_median", all.median(), "%"},
-                  {"error_held_back", groups["held back"].median(), "%"},
-                  {"within_10", all.within(kBand), "%"},
-                  {"starts_right", all.answered(), "%"}};
+    report_groups(out, terminal, {"tokens of caches at start", "engine", "start or refusal right", "starts_right"},
+                  groups, kBand, left_out);
     return out;
 }
 

@@ -140,27 +140,8 @@ Comparison validate_training_memory(const DataDirectory& data, const Terminal& t
                         "odds of running out", "weights", "gradients", "optimizer", "activations", "buffers"},
                        table);
     }
-    std::vector<std::vector<std::string>> rows;
-    for (const auto& [name, group] : groups) {
-        rows.push_back(group.cells(name, kBand));
-    }
-    const std::vector<std::string> columns = {"source", "rows",        "median error",
-                                              "bias",   "within 12 %", "fits or not right"};
-    terminal.heading("peak memory of training");
-    terminal.table(columns, rows);
-    out.tables.push_back({"peak memory of training", columns, rows});
-    std::vector<std::vector<std::string>> excluded;
-    for (const auto& [why, count] : left_out) {
-        excluded.push_back({std::to_string(count), why});
-    }
-    terminal.heading("rows left out");
-    terminal.table({"rows", "reason"}, excluded);
-    const MemoryGroup& all = groups["all"];
-    out.scores = {{"rows", static_cast<double>(all.rows), ""},
-                  {"error_median", all.median(), "%"},
-                  {"error_held_back", groups["held back"].median(), "%"},
-                  {"within_12", all.within(kBand), "%"},
-                  {"fits_right", all.answered(), "%"}};
+    report_groups(out, terminal, {"peak memory of training", "source", "fits or not right", "fits_right"}, groups,
+                  kBand, left_out);
     return out;
 }
 
