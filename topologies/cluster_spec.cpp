@@ -14,7 +14,7 @@ namespace orrery::topologies {
 void describe(Fields& fields, NodeSpec& node) {
     fields.text({"name", "name of the node type"}, node.name);
     fields.integer({"gpus", "GPUs in a node", false, 1, 1024}, node.gpus);
-    fields.section({"gpu", "the device: a preset or its constants", true}, kDevicePresets,
+    fields.section({"gpu", "device: a preset or its constants", true}, kDevicePresets,
                    [&](Fields& inner) { describe(inner, node.gpu); });
     fields.enumeration({"intra", "network of the GPUs in a node"}, {"nvswitch", "mesh", "pcie"}, node.intra);
     fields.sourced(
@@ -38,7 +38,7 @@ void describe(Fields& fields, NodeSpec& node) {
                  {"models/data/collectives/between", ".yaml"}, node.between);
     fields.integer({"domain", "nodes whose GPUs one NVSwitch fabric joins, as in a rack of GB200", false, 1, 4096},
                    node.domain);
-    fields.optional({"host", "memories beside those of the GPUs, and the way to them: a preset or its parts"},
+    fields.optional({"host", "memory tiers outside the GPUs and the links to them: a preset or its parts"},
                     kHostPresets, node.has_host, [&](Fields& inner) { describe(inner, node.host); });
 }
 

@@ -73,7 +73,7 @@ static void describe(Fields& fields, MemoryTier& tier) {
     fields.sourced({"write", "rate of a unit when all is written (0: as read)", false, 0, 1e15}, Dimension::rate,
                    tier.write);
     fields.sourced({"latency", "latency of an access", false, 0, 1}, Dimension::time, tier.latency);
-    fields.quantity({"granularity", "size of an access; transfers are multiples of it", false, 1, 1e9},
+    fields.quantity({"granularity", "size of an access; transfers are rounded up to a multiple", false, 1, 1e9},
                     Dimension::bytes, tier.granularity);
     fields.integer({"requests", "accesses that a unit takes at a time (0: as many as its rate needs)", false, 0, 1e9},
                    tier.requests);

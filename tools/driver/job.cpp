@@ -108,7 +108,7 @@ void describe_job_source(Fields& fields, JobSpec& job) {
     fields.text({"file", "scenario without cluster and network; relative paths start here"}, file);
     job.file = file.empty() ? job.file : file;
     if (file.empty()) {
-        fields.section({"scenario", "the job's scenario, written in place"}, [&](Fields& own) {
+        fields.section({"scenario", "scenario of the job, written inline"}, [&](Fields& own) {
             own.defaults([&](Fields& usual) {
                 Scenario plain = scenario_of(job.scenario.kind());
                 describe_job(usual, plain);

@@ -74,7 +74,7 @@ std::vector<KeyReference> sweep_reference() {
     for (const auto& [key, property] : schema["properties"].items()) {
         KeyReference row;
         row.path = key;
-        row.doc = property.value("description", "what the file is");
+        row.doc = property.value("description", "type of the file");
         const auto type = property.find("type");
         row.type = type == property.end() ? "" : type->is_string() ? type->get<std::string>() : "";
         row.type = row.type == "object"   ? "keys"

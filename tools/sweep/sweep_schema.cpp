@@ -20,7 +20,7 @@ std::string sweep_schema() {
     Json properties;
     properties["orrery"] = {{"const", 1}, {"description", "version of the scenario language"}};
     properties["kind"] = {{"const", "sweep"}};
-    properties["base"] = {{"type", "string"}, {"description", "the scenario to start from, relative to this file"}};
+    properties["base"] = {{"type", "string"}, {"description", "scenario to start from, relative to this file"}};
     properties["set"] = described(text_map, "values of the base scenario to change in every point");
     properties["axes"] = described(map_of_values, "keys of the scenario and their values; points are the product");
     properties["zip"] = {{"description", "groups of keys whose values advance together"},

@@ -17,7 +17,7 @@ void describe_process(Fields& fields, ProcessSpec& process) {
     fields.enumeration({"kind", "effect of the fault", true}, fault_kind_names(), process.kind);
     fields.quantity({"mtbf", "mean time between failures of one component", true, 1e-3, 1e15}, Dimension::time,
                     process.mtbf_s);
-    process.law.describe(fields, {"process", "the law of the times between failures"});
+    process.law.describe(fields, {"process", "distribution of the times between failures"});
     fields.quantity({"factor", "share of speed or rate that is left, of kinds that slow", false, 0, 1},
                     Dimension::fraction, process.factor);
     fields.quantity(
@@ -30,7 +30,7 @@ void describe_process(Fields& fields, ProcessSpec& process) {
     fields.when(process.bad_share > 0, "a bad_share above 0 %", [&](Fields& same) {
         same.number({"bad_factor", "times the rate of other machines", false, 1, 1e6}, process.bad_factor);
     });
-    fields.boolean({"while_running", "the fault strikes only while the job trains"}, process.while_running);
+    fields.boolean({"while_running", "limit the fault to times when the job trains"}, process.while_running);
 }
 
 void describe_event(Fields& fields, EventSpec& event) {
@@ -98,8 +98,8 @@ void describe_detection(Fields& fields, RecoverySpec& recovery, const Strikes& s
           });
     noted(fields, strikes.hangs || strikes.notices, "faults that slow machines, or a hang", [&](Fields& same) {
         same.optional({"anomaly",
-                       "the timing of collectives is watched: finds hangs and slow machines, which are "
-                       "replaced at the next checkpoint"},
+                       "monitoring of collective times: finds hangs and slow machines, which are replaced at the next "
+                       "checkpoint"},
                       recovery.watches, [&](Fields& inner) {
                           inner.quantity({"delay", "time until the fault is noticed", false, 0, 1e6}, Dimension::time,
                                          recovery.anomaly_s);
@@ -163,7 +163,9 @@ void describe_recovery(Fields& fields, RecoverySpec& recovery, const Strikes& st
                      recovery.restart_s);
         all.quantity({"queue", "time in the scheduler's queue before every restart", false, 0, 1e6}, Dimension::time,
                      recovery.queue_s);
-        all.integer({"standbys", "warm machines beside the cluster's: replace at once, and are refilled from the pool",
+        all.integer({"standbys",
+                     "warm standby machines in addition to the cluster's: they replace failed ones at once and are "
+                     "refilled from the pool",
                      false, 0, 1 << 22},
                     recovery.standbys);
         all.integer({"pool", "number of free machines that replace failed ones after the standbys", false, 0, 1 << 22},
@@ -175,8 +177,10 @@ void describe_recovery(Fields& fields, RecoverySpec& recovery, const Strikes& st
             same.quantity({"borrow", "time until a borrowed machine can be used", false, 0, 1e6}, Dimension::time,
                           recovery.borrow_s);
         });
-        all.boolean({"shrinks", "the job continues with fewer data-parallel replicas; otherwise it waits for machines"},
-                    recovery.shrinks);
+        all.boolean(
+            {"shrinks",
+             "continue with fewer data-parallel replicas (elastic training); otherwise the job waits for machines"},
+            recovery.shrinks);
     });
     describe_repair(fields, recovery, strikes);
 }
@@ -193,8 +197,8 @@ void describe_checkpoint(Fields& fields, CheckpointSpec& checkpoint, const Strik
         inner.quantity({"read", "bandwidth of the store", false, 1, 1e18}, Dimension::rate, storage.read);
         inner.quantity({"per_node", "bandwidth of a node to the store; 0 B/s: not limiting", false, 0, 1e18},
                        Dimension::rate, storage.per_node);
-        inner.quantity({"latency", "fixed time of a save or load, beside its bytes", false, 0, 1e6}, Dimension::time,
-                       storage.latency);
+        inner.quantity({"latency", "fixed latency of a save or load, in addition to its transfer time", false, 0, 1e6},
+                       Dimension::time, storage.latency);
         inner.quantity({"capacity", "capacity of the store; 0 B: unlimited", false, 0, 1e21}, Dimension::bytes,
                        storage.capacity);
         noted(inner, strikes.corrupts || storage.capacity > 0,
@@ -202,7 +206,7 @@ void describe_checkpoint(Fields& fields, CheckpointSpec& checkpoint, const Strik
                   same.integer({"keep", "number of checkpoints kept; the oldest is deleted first", false, 1, 1 << 20},
                                storage.keep);
               });
-        inner.boolean({"broadcast", "one node loads a checkpoint and sends it to the others"}, storage.broadcast);
+        inner.boolean({"broadcast", "load a checkpoint on one node and broadcast it to the others"}, storage.broadcast);
     });
 }
 

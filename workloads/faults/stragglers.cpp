@@ -103,12 +103,12 @@ void describe(Fields& fields, CodingSpec& coding) {
             coding.patience);
         inner.enumeration({"waits", "workers that a round waits for when more are late than the code tolerates"},
                           {"enough", "all"}, coding.waits);
-        inner.integer({"models", "number of models that the same replicas train in turn", false, 1, 1 << 16},
+        inner.integer({"models", "number of models that the same replicas train round-robin", false, 1, 1 << 16},
                       coding.models);
     };
     coding.code.describe_variant(
         fields,
-        {"coding", "gradient coding: replicas compute parts of each other, so that a step need not wait for late ones"},
+        {"coding", "gradient coding: replicas compute redundant parts, so that a step does not wait for stragglers"},
         [&](Fields& inner) {
             if (!inner.names_all()) {
                 coding.code.describe_parameters(inner);

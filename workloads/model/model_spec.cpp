@@ -138,8 +138,10 @@ static void describe(Fields& fields, ExpertsSpec& experts) {
         same.integer({"dense_layers", "first layers that keep the dense feed-forward", false, 0, 10000},
                      experts.dense_layers);
         same.enumeration({"gate", "precision of the router's product"}, precision_names(), experts.gate);
-        same.boolean({"skewed", "few experts are wanted much more than the others; false: all alike"}, experts.skewed);
-        same.integer({"every", "the last of every so many layers has experts", false, 1, 1000}, experts.every);
+        same.boolean({"skewed", "route most tokens to a few experts; false: all experts are equally likely"},
+                     experts.skewed);
+        same.integer({"every", "period of layers with experts: the last of every N layers has them", false, 1, 1000},
+                     experts.every);
         same.when(
             experts.group_topk > 0, "group_topk (of how many groups the experts of a token are)", [&](Fields& few) {
                 few.integer({"groups", "groups that the experts are divided into, in order; 0: one", false, 0, 100'000},
@@ -226,7 +228,7 @@ void describe(Fields& fields, ModelSpec& model) {
     fields.boolean({"gated", "gated feed-forward (SwiGLU and the like)"}, model.gated);
     fields.integer({"vocabulary", "tokens in the vocabulary", true, 1, 100'000'000}, model.vocabulary);
     fields.integer({"sequence", "tokens in a sequence", false, 1, 100'000'000}, model.sequence);
-    fields.boolean({"tied_embeddings", "the LM head shares the embedding's weights"}, model.tied_embeddings);
+    fields.boolean({"tied_embeddings", "share weights between the embedding and the LM head"}, model.tied_embeddings);
     fields.boolean({"rotary", "rotary position embedding"}, model.rotary);
     fields.boolean({"parallel_block", "attention and feed-forward run in parallel"}, model.parallel_block);
     fields.integer({"window", "sliding-window attention in tokens; 0: full", false, 0, 100'000'000}, model.window);

@@ -708,8 +708,9 @@ void describe(Fields& fields, ReplaySpec& spec) {
                        {"recorded", "simulated"}, spec.communication);
     fields.number({"kernel_speed", "kernels and copies run this many times as fast", false, 1e-3, 1e3},
                   spec.kernel_speed);
-    fields.table({"recorded_on", "device of the record, where that is not the cluster's: kernels are priced anew"},
-                 {"models/data/devices", ".yaml"}, spec.recorded_on);
+    fields.table(
+        {"recorded_on", "device that the trace was recorded on; kernels are rescaled where the cluster has another"},
+        {"models/data/devices", ".yaml"}, spec.recorded_on);
     fields.number({"host_speed", "host calls and gaps are this many times as fast", false, 1e-3, 1e3}, spec.host_speed);
 }
 

@@ -26,8 +26,7 @@ const std::vector<std::string>& rl_algorithm_names() {
 void describe(Fields& fields, RlSpec& spec) {
     fields.enumeration(
         {"algorithm",
-         "algorithm, which decides the models of a step: ppo has a critic, all others have none; remax judges a greedy "
-         "answer beside the samples of each prompt and does not train on it",
+         "RL algorithm: ppo adds a critic; remax adds one greedy answer per prompt as the baseline",
          true},
         rl_algorithm_names(), spec.algorithm);
     fields.section({"batch", "prompts and answers of a step"}, [&](Fields& inner) {
@@ -35,14 +34,13 @@ void describe(Fields& fields, RlSpec& spec) {
         inner.integer({"samples", "answers to each prompt", false, 1, 1 << 16}, spec.samples);
         inner.integer({"epochs", "times that training goes over a step's samples", false, 1, 100}, spec.epochs);
         inner.enumeration({"rows",
-                           "padded: a sample is a sequence of the model's length; packed: sequences are filled with "
-                           "samples; single: a sample is a sequence of its own length"},
+                           "layout of samples: padded to the model's sequence length, packed into full sequences, or single sequences of their own length"},
                           {"padded", "packed", "single"}, spec.rows);
         inner.integer(
             {"update", "samples between two updates; 0: as many as fill the global_batch of the plan, in sequences",
              false, 0, 1 << 30},
             spec.update);
-        inner.integer({"draws", "batches that are drawn and generated; steps take them in turn", false, 1, 64},
+        inner.integer({"draws", "number of batches to draw and generate; steps use them round-robin", false, 1, 64},
                       spec.draws);
     });
     fields.enumeration({"log_probabilities",
@@ -63,9 +61,7 @@ void describe(Fields& fields, RlSpec& spec) {
         });
     fields.section({"synchronisation", "transfer of trained weights to the generator"}, [&](Fields& inner) {
         inner.enumeration({"through",
-                           "path of the weights: from GPU to GPU over the fabric, through a server of weights, or "
-                           "gathered by one GPU "
-                           "of training, which broadcasts them"},
+                           "path of the weights: GPU to GPU over the fabric, through a weight server, or gathered on one training GPU and broadcast"},
                           {"fabric", "server", "gathered"}, spec.weights);
         inner.quantity({"bandwidth", "bandwidth of the server in each direction; 0 B/s: no server", false, 0, 1e15},
                        Dimension::rate, spec.bandwidth);

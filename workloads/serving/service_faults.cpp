@@ -53,8 +53,8 @@ void describe_recovery(Fields& fields, ServiceRecovery& recovery, const ServiceF
                 });
     fields.when(faults.meets({FaultKind::corruption}), "a corruption", [&](Fields& same) {
         same.quantity({"corruption",
-                       "time until silent data corruption is found: the replica's answers up to then are wrong, and "
-                       "its work starts anew",
+                       "time until silent data corruption is detected; answers of the replica until then are wrong, "
+                       "and its work restarts",
                        false, 0, kLongest},
                       Dimension::time, recovery.corruption_s);
     });
@@ -87,8 +87,8 @@ void describe_retries(Fields& fields, ServiceFaults& faults) {
         Dimension::fraction, faults.retry_budget);
     std::size_t kv = faults.restores ? 1 : 0;
     bool copied = faults.restores;
-    fields.variant({"kv", "caches of a failed replica: lost and computed anew, or restored from a copy"},
-                   {"lost", "restored"}, kv, copied, [&](Fields& inner) {
+    fields.variant({"kv", "KV caches of a failed replica: recomputed, or restored from a copy"}, {"lost", "restored"},
+                   kv, copied, [&](Fields& inner) {
                        inner.when(kv == 1, "kind: restored", [&](Fields& same) {
                            same.quantity({"rate", "rate at which a replica reads copies", false, 1e3, 1e15},
                                          Dimension::rate, faults.restore_rate);
@@ -100,8 +100,7 @@ void describe_retries(Fields& fields, ServiceFaults& faults) {
 void describe_given(Fields& fields, ServiceFaults& faults) {
     describe_faults(fields, faults.processes, faults.events, faults.trace);
     fields.when(stops_replicas(faults), "faults that stop replicas", [&](Fields& same) {
-        same.integer({"retries", "times that a request starts anew when its replica fails", false, 0, 100},
-                     faults.retries);
+        same.integer({"retries", "restarts of a request whose replica fails, at most", false, 0, 100}, faults.retries);
     });
     fields.when(stops_replicas(faults) && faults.retries > 0, "retries of requests whose replica stopped",
                 [&](Fields& same) { describe_retries(same, faults); });

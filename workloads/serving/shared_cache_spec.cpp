@@ -12,15 +12,15 @@ void describe(Fields& fields, SharedCacheSpec& spec) {
              false, 0, 1e15},
             Dimension::rate, spec.bandwidth);
         store.integer({"node",
-                       "node of the cluster, from 0 on, in whose memory the store is: blocks cross the fabric to "
-                       "replicas on other nodes; -1: on a pipe beside it",
+                       "cluster node (from 0) that holds the store, so that blocks cross the fabric to other nodes; -1: on a link of its own",
                        false, -1, 1 << 20},
                       spec.node);
-        store.enumeration({"write", "when blocks are written: once computed, or when their replica drops them"},
-                          {"through", "back"}, spec.write);
+        store.enumeration(
+            {"write", "time at which blocks are written: when computed, or when their replica evicts them"},
+            {"through", "back"}, spec.write);
         store.enumeration({"eviction", "block that leaves the store when it is full"}, {"lru", "lfu"}, spec.eviction);
     });
-    fields.boolean({"peers", "replicas take blocks from each other over the fabric"}, spec.peers);
+    fields.boolean({"peers", "fetch KV blocks from other replicas over the fabric"}, spec.peers);
     fields.quantity({"latency", "time before the first byte of a transfer: look-up, connection", false, 0, 1e3},
                     Dimension::time, spec.latency);
     fields.enumeration({"pull",

@@ -28,7 +28,7 @@ void describe_start(Fields& fields, PhaseSpec& phase, bool restarts, bool spares
     fields.when(
         phase.scales || restarts, "replicas that start (autoscale, or faults that stop some)", [&](Fields& all) {
             all.section(
-                {"start", "steps of a replica before its first request, one after another"}, [&](Fields& inner) {
+                {"start", "start-up phases of a replica before its first request, in sequence"}, [&](Fields& inner) {
                     inner.when(fresh, kFresh, [&](Fields& same) {
                         same.quantity({"provision", "time until a replica's machine is there", false, 0, 1e6},
                                       Dimension::time, start.provision_s);
@@ -87,10 +87,10 @@ void describe_phase(Fields& fields, PhaseSpec& phase, const EngineSpec& engine) 
     fields.integer({"groups", "groups of `tensor` ranks that attend to sequences of their own", false, 1, 1024},
                    phase.groups);
     fields.integer({"expert", "expert-parallel degree over all ranks of a stage", false, 1, 4096}, phase.expert);
-    fields.integer({"redundant_experts",
-                    "copies of routed experts beside all of them, in a layer, that expert-parallel ranks share out too",
-                    false, 0, 1 << 20},
-                   phase.redundant_experts);
+    fields.integer(
+        {"redundant_experts", "redundant copies of routed experts per layer, placed on the expert-parallel ranks",
+         false, 0, 1 << 20},
+        phase.redundant_experts);
     fields.section({"scheduler", "policy that chooses the sequences of each iteration"},
                    [&](Fields& inner) { describe(inner, phase.scheduler); });
     describe_scaling(fields, phase);
@@ -102,8 +102,9 @@ void describe_phase(Fields& fields, PhaseSpec& phase, const EngineSpec& engine) 
     fields.text({"group", "group of the cluster on whose nodes these replicas run"}, phase.group);
     fields.quantity({"clock", "clock of the compute units relative to the usual one: a cap on power", false, 0.05, 2},
                     Dimension::fraction, phase.clock);
-    fields.quantity({"units", "share of the compute units, where both phases are on the same devices", false, 0.01, 1},
-                    Dimension::fraction, phase.units);
+    fields.quantity(
+        {"units", "share of the compute units for this phase, where both phases use the same devices", false, 0.01, 1},
+        Dimension::fraction, phase.units);
 }
 
 void describe_mixing(Fields& fields, EngineSpec& engine) {
@@ -139,7 +140,7 @@ void describe_adapters(Fields& fields, EngineSpec& engine) {
          "models as large as this one that requests may name (requests.adapters), brought from "
          "host memory"},
         adapters.whole, [&](Fields& inner) {
-            inner.integer({"slots", "models on a replica's devices beside this one", false, 1, 4096}, adapters.slots);
+            inner.integer({"slots", "number of further models on a replica's devices", false, 1, 4096}, adapters.slots);
             inner.enumeration({"eviction", "unused block that is evicted"}, kEvictions, adapters.eviction);
         });
 }
@@ -156,9 +157,12 @@ void describe_expert_cache(Fields& fields, EngineSpec& engine) {
             inner.enumeration({"eviction", "expert that leaves when another comes"}, kEvictions, cache.eviction);
             inner.integer({"pinned", "number of most popular experts that are never evicted", false, 0, 4096},
                           cache.pinned);
-            inner.number({"skew", "the k-th expert is chosen in proportion to 1 / k^skew", false, 0, 10}, cache.skew);
-            inner.enumeration({"brings", "the experts that tokens chose, or all of a layer"}, {"needed", "layer"},
-                              cache.brings);
+            inner.number(
+                {"skew", "Zipf exponent of expert popularity: the k-th expert is chosen in proportion to 1 / k^skew",
+                 false, 0, 10},
+                cache.skew);
+            inner.enumeration({"brings", "experts to fetch: those that tokens chose, or all of a layer"},
+                              {"needed", "layer"}, cache.brings);
             inner.optional({"prefetch", "prefetch of missing experts before their layer, by prediction"},
                            cache.prefetches, [&](Fields& prediction) {
                                prediction.integer({"layers", "layers to prefetch ahead", false, 1, 1024}, cache.ahead);
@@ -211,12 +215,14 @@ void describe(Fields& fields, EngineSpec& engine) {
                               "(Dynamo, SGLang, vLLM)"},
                              {"prefill", "decode"}, engine.first_token);
             same.quantity({"handover",
-                           "time of a hand-over from prefill to decode beside its bytes: routing, connections, polling",
+                           "latency of a KV transfer from prefill to decode in addition to its bytes: routing, "
+                           "connections, polling",
                            false, 0, 1e3},
                           Dimension::time, engine.handover);
         });
-    fields.boolean({"same_devices", "both phases are on the same GPUs, each on its share of the units; caches stay"},
-                   engine.same_devices);
+    fields.boolean(
+        {"same_devices", "run both phases on the same GPUs, each on its share of the units, without KV transfers"},
+        engine.same_devices);
     describe_mixing(fields, engine);
     describe_adapters(fields, engine);
     describe_expert_cache(fields, engine);
@@ -228,7 +234,7 @@ void describe(Fields& fields, EngineSpec& engine) {
         Unmet::noted);
     fields.needs("router", engine.prefix_cache || !engine.router.make()->needs().prefix_cache,
                  "a prefix cache (kv.prefix), where it goes by prefixes");
-    fields.section({"gateway", "what stands between clients and the engines' front ends"}, [&](Fields& inner) {
+    fields.section({"gateway", "gateway between clients and the engines' front ends"}, [&](Fields& inner) {
         inner.quantity({"latency", "time of each request: proxies, the choice of a replica", false, 0, 1e3},
                        Dimension::time, engine.gateway.latency);
         inner.quantity({"prompt_token", "time of each token of a prompt: tokenisation, hashing", false, 0, 1},
@@ -256,7 +262,7 @@ void describe(Fields& fields, EngineSpec& engine) {
                     engine.has_software, [&](Fields& inner) { describe(inner, engine.software); });
     fields.optional({"step_cost", "time of an iteration of a pipeline stage, in place of prices of kernels"},
                     engine.has_step_cost, [&](Fields& inner) { describe(inner, engine.step_cost); });
-    fields.section({"kv", "the cache of keys and values"}, [&](Fields& inner) {
+    fields.section({"kv", "KV cache of a replica"}, [&](Fields& inner) {
         inner.integer({"block", "tokens of a block", false, 1, 4096}, engine.block);
         inner.quantity({"memory", "share of a device's memory that the engine may use", false, 0.05, 1},
                        Dimension::fraction, engine.memory_fraction);
@@ -290,7 +296,7 @@ void describe(Fields& fields, EngineSpec& engine) {
                         Dimension::rate, engine.nvme_bandwidth);
                 });
                 tiers.enumeration({"eviction", "unused block that leaves a tier"}, kEvictions, engine.prefix_eviction);
-                tiers.optional({"shared", "blocks that replicas take from a store and from each other"},
+                tiers.optional({"shared", "sharing of KV blocks through a store and between replicas"},
                                engine.shared.given, [&](Fields& shared) { describe(shared, engine.shared); });
             });
     });
@@ -316,8 +322,8 @@ void describe(Fields& fields, EngineSpec& engine) {
                      "serial front end of `software`"},
                     engine.front_end.given, [&](Fields& inner) { describe(inner, engine.front_end); });
     fields.integer({"nano_batches",
-                    "parts of an iteration whose products, attention and collectives run beside each "
-                    "other, where that is faster",
+                    "nano-batches of an iteration whose products, attention and collectives overlap, where that is "
+                    "faster (NanoFlow)",
                     false, 1, 16},
                    engine.nano_batches);
     fields.integer({"stream_interval", "tokens that the server gathers before it sends them", false, 1, 1 << 20},
@@ -333,10 +339,10 @@ void describe(Fields& fields, EngineSpec& engine) {
                      "GiB",
                      false, 0, 1e12},
                     Dimension::bytes, engine.reserved_memory);
-    fields.quantity(
-        {"other_weights", "weights of a replica beside the model's, such as a vision encoder or a draft model", false,
-         0, 1e13},
-        Dimension::bytes, engine.other_weights);
+    fields.quantity({"other_weights",
+                     "extra weights of a replica in addition to the model's, such as a vision encoder or a draft model",
+                     false, 0, 1e13},
+                    Dimension::bytes, engine.other_weights);
     for (const auto& [key, time] : {std::pair{"software.request", &engine.software.request},
                                     {"software.frontend", &engine.software.frontend},
                                     {"software.prompt_token", &engine.software.prompt_token}}) {

@@ -14,7 +14,7 @@ void describe(Fields& fields, PathSpec& spec) {
 }
 
 void describe(Fields& fields, TransportSpec& t) {
-    std::string kinds = "how data get through";
+    std::string kinds = "transport protocol";
     for (const auto* row : packet::transport_table()) {
         kinds +=
             std::string(row == packet::transport_table().front() ? ": " : "; ") + row->name + ": " + row->description;
@@ -26,8 +26,7 @@ void describe(Fields& fields, TransportSpec& t) {
         [&](Fields& same) {
             same.enumeration(
                 {"recovery",
-                 "data sent again after a loss: everything from the lost packet on (go-back-n), or the packets missing "
-                 "in a bitmap of acknowledgements (selective); automatic: go-back-n for roce, hpcc and infiniband"},
+                 "retransmission after a loss: everything from the lost packet (go-back-n) or only missing packets (selective); automatic: go-back-n for roce, hpcc, infiniband"},
                 {"automatic", "go-back-n", "selective"}, t.recovery);
             same.quantity(
                 {"timeout", "time without progress after which packets count as lost; 0 s: 8 round trips of the path",
@@ -39,8 +38,7 @@ void describe(Fields& fields, TransportSpec& t) {
                 t.reorder);
             same.quantity(
                 {"reorder_time",
-                 "delay after which a packet counts as lost once a later one has arrived, with many paths; 0 s: "
-                 "a smoothed round trip, and never with trimming",
+                 "reordering window with many paths before an overtaken packet counts as lost; 0 s: the smoothed round trip (none with trimming)",
                  false, 0, 1},
                 Dimension::time, t.reorder_time);
         },
@@ -127,11 +125,11 @@ static void describe(Fields& fields, NicSpec& nic, bool acknowledged) {
         {"write_rate", "rate at which a NIC writes arrived data to its host; 0 B/s: as data arrive", false, 0, 1e14},
         Dimension::rate, nic.write_rate);
     fields.when(nic.write_rate > 0, "a write_rate", [&](Fields& same) {
-        same.quantity(
-            {"buffer",
-             "NIC buffer for data that wait to be written to the host; data beyond it are lost; 0 B: without limit",
-             false, 0, 4e9},
-            Dimension::bytes, nic.buffer);
+        same.quantity({"buffer",
+                       "NIC receive buffer for data that wait to be written to the host; data beyond it are dropped; 0 "
+                       "B: unlimited",
+                       false, 0, 4e9},
+                      Dimension::bytes, nic.buffer);
     });
     fields.integer({"rails", "NICs of a node that a message is spread over, from that of its GPU on", false, 1, 1024},
                    nic.rails);
@@ -216,8 +214,7 @@ void describe(Fields& fields, PacketSpec& spec, const CarriedParts& parts) {
                     Dimension::time, spec.reroute_delay);
     fields.boolean({"failover", "switches stop using a dead link of their own at once if another leads on"},
                    spec.failover);
-    fields.boolean({"detour", "switches detour packets round a dead link of their own until routing knows of it"},
-                   spec.detour);
+    fields.boolean({"detour", "reroute packets locally around a dead link until routing has converged"}, spec.detour);
     fields.quantity({"queue_samples", "interval between records of all queues; 0 s: none", false, 0, 1e4},
                     Dimension::time, spec.queue_samples);
     fields.section(

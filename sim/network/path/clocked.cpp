@@ -61,6 +61,6 @@ class Clocked final : public PathChooser {
 }  // namespace
 
 extern const PolicyRow<PathChooser> kClocked =
-    policy_row<PathChooser, Clocked>("clocked", "each acknowledgement lets the next packets go on its own path");
+    policy_row<PathChooser, Clocked>("clocked", "ack-clocked: each acknowledgement sends the next packets on its path");
 
 }  // namespace orrery::network::packet

@@ -42,6 +42,6 @@ class Mixed final : public Bitmap {
 }  // namespace
 
 extern const PolicyRow<PathChooser> kMixed =
-    policy_row<PathChooser, Mixed>("mixed", "paths that came back unmarked once more, else bitmap");
+    policy_row<PathChooser, Mixed>("mixed", "reused paths that came back unmarked; bitmap otherwise");
 
 }  // namespace orrery::network::packet

@@ -159,6 +159,6 @@ class Planned final : public PathChooser {
 }  // namespace
 
 extern const PolicyRow<PathChooser> kPlanned = policy_row<PathChooser, Planned>(
-    "planned", "messages that start together are spread so that no link carries more than it must");
+    "planned", "traffic engineering: messages that start together are placed to minimise the load of the busiest link");
 
 }  // namespace orrery::network::packet

@@ -52,6 +52,6 @@ class RecycledEntropies final : public Oblivious {
 }  // namespace
 
 extern const PolicyRow<PathChooser> kRecycled = policy_row<PathChooser, RecycledEntropies>(
-    "recycled", "paths whose packets came back unmarked, otherwise oblivious");
+    "recycled", "reused paths whose packets came back unmarked; oblivious otherwise");
 
 }  // namespace orrery::network::packet

@@ -103,6 +103,6 @@ class Reps final : public Oblivious {
 }  // namespace
 
 extern const PolicyRow<PathChooser> kReps =
-    policy_row<PathChooser, Reps>("reps", "REPS: paths that came back unmarked once more, frozen after a timeout");
+    policy_row<PathChooser, Reps>("reps", "REPS: reused paths that came back unmarked, frozen after a timeout");
 
 }  // namespace orrery::network::packet

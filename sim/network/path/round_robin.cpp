@@ -26,6 +26,6 @@ class RoundRobin final : public PathChooser {
 }  // namespace
 
 extern const PolicyRow<PathChooser> kRoundRobin =
-    policy_row<PathChooser, RoundRobin>("round-robin", "leaves send to their spines in turn");
+    policy_row<PathChooser, RoundRobin>("round-robin", "leaf switches rotate over their spines");
 
 }  // namespace orrery::network::packet

@@ -29,6 +29,6 @@ class Spray final : public PathChooser {
 }  // namespace
 
 extern const PolicyRow<PathChooser> kSpray =
-    policy_row<PathChooser, Spray>("spray", "packets spread evenly over all parallel paths");
+    policy_row<PathChooser, Spray>("spray", "packet spraying: packets spread evenly over all parallel paths");
 
 }  // namespace orrery::network::packet

@@ -27,7 +27,7 @@ class Windowed final : public PathChooser {
 
 }  // namespace
 
-extern const PolicyRow<PathChooser> kWindowed =
-    policy_row<PathChooser, Windowed>("windowed", "each packet over the path, of a few, whose window is most open");
+extern const PolicyRow<PathChooser> kWindowed = policy_row<PathChooser, Windowed>(
+    "windowed", "subflow windows: each packet takes the path, of a few, with the most open window");
 
 }  // namespace orrery::network::packet

@@ -339,8 +339,7 @@ struct SiteParameters : GraphParameters {
         fields.quantity({"segment", "bytes of a packet of a connection, for what losses cost", false, 64, 65536},
                         Dimension::bytes, segment);
         fields.quantity({"initial_window",
-                         "bytes that a message's connections send before the first acknowledgement; "
-                         "twice as many in each further round trip, up to the window; 0 B: all at once",
+                         "initial congestion window of a message's connections; it doubles every round trip up to the window (slow start); 0 B: no slow start",
                          false, 0, 1024.0 * 1024 * 1024},
                         Dimension::bytes, initial_window);
     }

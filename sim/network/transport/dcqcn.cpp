@@ -68,8 +68,7 @@ class Dcqcn final : public Transport {
             fields.quantity({"dcqcn_min_rate", "lowest rate of a flow", false, 1, 1e13}, Dimension::rate, min_rate);
             fields.boolean(
                 {"dcqcn_clamp",
-                 "each notification resets the rate that recovery returns to; otherwise only the first after "
-                 "an increase"},
+                 "reset DCQCN's target rate at each notification; otherwise only at the first after an increase"},
                 clamp);
             fields.quantity({"dcqcn_notification", "least time between notifications of a flow", false, 0, 1},
                             Dimension::time, notification);

@@ -31,7 +31,7 @@ class MpRdma final : public Transport {
             fields.number({"mp_rdma_window", "initial window in packets; 0: a bandwidth-delay product, as in the paper",
                            false, 0, 1e6},
                           initial);
-            fields.integer({"mp_rdma_bitmap", "packets beyond the first missing one that its receiver can tell apart",
+            fields.integer({"mp_rdma_bitmap", "reordering bitmap of the receiver: packets tracked beyond the first missing one",
                             false, 1, 65536},
                            bitmap);
             fields.integer(
@@ -90,6 +90,6 @@ class MpRdma final : public Transport {
 }  // namespace
 
 extern const PolicyRow<Transport> kMpRdma = policy_row<Transport, MpRdma>(
-    "mp-rdma", "MP-RDMA: a window over many paths that each acknowledgement's mark moves");
+    "mp-rdma", "MP-RDMA: one window over many paths, adjusted by the ECN mark of each acknowledgement");
 
 }  // namespace orrery::network::packet

@@ -88,7 +88,7 @@ class Multipath final : public Transport {
 
 }  // namespace
 
-extern const PolicyRow<Transport> kMultipath =
-    policy_row<Transport, Multipath>("multipath", "one window over many paths, by delay and marks");
+extern const PolicyRow<Transport> kMultipath = policy_row<Transport, Multipath>(
+    "multipath", "multipath window: one window over many paths, by delay and ECN marks");
 
 }  // namespace orrery::network::packet

@@ -190,6 +190,6 @@ class Nscc final : public Transport {
 }  // namespace
 
 extern const PolicyRow<Transport> kNscc =
-    policy_row<Transport, Nscc>("nscc", "Ultra Ethernet's windows by delay and marks, with Quick Adapt");
+    policy_row<Transport, Nscc>("nscc", "NSCC: Ultra Ethernet's windows by delay and ECN marks, with Quick Adapt");
 
 }  // namespace orrery::network::packet

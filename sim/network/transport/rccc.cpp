@@ -35,6 +35,6 @@ class Rccc final : public Transport {
 }  // namespace
 
 extern const PolicyRow<Transport> kRccc =
-    policy_row<Transport, Rccc>("rccc", "Ultra Ethernet's receiver credits, paced and for backlog alone");
+    policy_row<Transport, Rccc>("rccc", "RCCC: Ultra Ethernet's receiver credits, paced and granted for backlog only");
 
 }  // namespace orrery::network::packet

@@ -102,7 +102,7 @@ class Srd final : public Transport {
 
 }  // namespace
 
-extern const PolicyRow<Transport> kSrd =
-    policy_row<Transport, Srd>("srd", "SRD: rates over many paths by what arrives and by round trips; rules assumed");
+extern const PolicyRow<Transport> kSrd = policy_row<Transport, Srd>(
+    "srd", "SRD: rates over many paths by achieved rate and round-trip times; its rules are assumed");
 
 }  // namespace orrery::network::packet

@@ -93,6 +93,6 @@ class STrack final : public Transport {
 }  // namespace
 
 extern const PolicyRow<Transport> kStrack = policy_row<Transport, STrack>(
-    "strack", "STrack: a window over many paths by round trips, and what arrived in an incast");
+    "strack", "STrack: one window over many paths, by round-trip times and, in an incast, by the achieved rate");
 
 }  // namespace orrery::network::packet

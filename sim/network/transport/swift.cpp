@@ -82,6 +82,6 @@ class Swift final : public Transport {
 }  // namespace
 
 extern const PolicyRow<Transport> kSwift =
-    policy_row<Transport, Swift>("swift", "windows follow delay, additive below a target");
+    policy_row<Transport, Swift>("swift", "Swift: delay-based windows with additive increase below a target");
 
 }  // namespace orrery::network::packet

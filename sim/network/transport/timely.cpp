@@ -97,6 +97,6 @@ class Timely final : public Transport {
 }  // namespace
 
 extern const PolicyRow<Transport> kTimely =
-    policy_row<Transport, Timely>("timely", "rates follow the gradient of the round trip");
+    policy_row<Transport, Timely>("timely", "TIMELY: rates follow the gradient of the round-trip time");
 
 }  // namespace orrery::network::packet

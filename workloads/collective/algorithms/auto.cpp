@@ -160,7 +160,7 @@ CollectiveSpec resolved(const CollectiveSpec& spec, const Fabric& fabric, const 
 }
 
 extern const CollectiveAlgorithm kAutoAlgorithm = {
-    "auto", "the cheapest by size and fabric of those that do the operation", nullptr,
+    "auto", "cheapest algorithm for the operation, by message size and fabric", nullptr,
     [](const CollectiveSpec&, double ranks, double) { return 2 * ranks * ranks; },
     [](ScheduleBuilder& builder, const CollectiveSpec& spec, std::uint32_t ranks, std::uint32_t per_node) {
         // Without a fabric to go by.

@@ -33,7 +33,7 @@ std::vector<std::uint32_t> add_ring(ScheduleBuilder& builder, const std::vector<
 
 extern const CollectiveAlgorithm kRingAlgorithm = {
     "ring",
-    "a ring: each rank sends to the next, step by step (Patarasuk and Yuan, JPDC 2009)",
+    "ring in which each rank sends to the next, step by step (Patarasuk and Yuan, JPDC 2009)",
     [](Fields& fields, CollectiveSpec& spec) {
         fields.integer({"slow_rank", "number of the rank whose outgoing link is slow; -1: none", false, -1, 4'000'000},
                        spec.slow_rank);

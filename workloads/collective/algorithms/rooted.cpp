@@ -67,7 +67,7 @@ void add_binomial(ScheduleBuilder& builder, const CollectiveSpec& spec, std::uin
 }  // namespace
 
 void describe_root(Fields& fields, CollectiveSpec& spec) {
-    fields.integer({"root", "the rank that has or gets the data", false, 0, 4'000'000}, spec.root);
+    fields.integer({"root", "root rank, which sends or receives the data", false, 0, 4'000'000}, spec.root);
 }
 
 void describe_chain(Fields& fields, CollectiveSpec& spec) {

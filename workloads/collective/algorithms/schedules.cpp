@@ -15,7 +15,7 @@ void describe(Fields& fields, CollectiveSpec& spec) {
         names.emplace_back(row->name);
     }
     auto index = static_cast<std::size_t>(std::find(table.begin(), table.end(), spec.algorithm) - table.begin());
-    fields.choice({"algorithm", "the schedule of its messages"}, names, index);
+    fields.choice({"algorithm", "schedule of the collective's messages"}, names, index);
     spec.algorithm = table[index];
     fields.quantity({"size", "payload: the larger buffer of a rank", true, 1, 1e18}, Dimension::bytes, spec.bytes);
     fields.integer({"ranks", "GPUs that take part; 0: all", false, 0, 4'000'000}, spec.ranks);
@@ -32,7 +32,7 @@ void describe(Fields& fields, CollectiveSpec& spec) {
                         spec.op == CollectiveOp::gather || spec.op == CollectiveOp::scatter;
     const std::string name = spec.algorithm->name;
     if (rooted && !fields.names_all() && (name == "auto" || name == "direct")) {
-        fields.integer({"root", "the rank that has or gets the data", false, 0, 4'000'000}, spec.root);
+        fields.integer({"root", "root rank, which sends or receives the data", false, 0, 4'000'000}, spec.root);
     }
 }
 

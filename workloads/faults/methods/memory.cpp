@@ -14,7 +14,7 @@ class InMemory final : public CheckpointMethod {
         double share = 0.2;
         std::int64_t persist_every = 10;
         void describe(Fields& fields) {
-            fields.integer({"group", "neighbouring nodes that protect each other; 2 with parity 1: a copy each", false,
+            fields.integer({"group", "protection group size in neighbouring nodes; 2 with parity 1: a mirrored copy", false,
                             2, 1 << 16},
                            group);
             fields.integer({"parity", "nodes of a group that may be lost (Reed-Solomon)", false, 1, 1 << 16}, parity);

@@ -12,7 +12,7 @@ class SinkAttention final : public StandardAttention {
     struct Parameters {
         std::int64_t tokens = 4;
         void describe(Fields& fields) {
-            fields.integer({"tokens", "first tokens of a sequence that every token attends to beside its window", false,
+            fields.integer({"tokens", "attention sinks: first tokens of a sequence that every token attends to in addition to its window", false,
                             1, 1'000'000},
                            tokens);
         }

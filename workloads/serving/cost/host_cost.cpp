@@ -27,8 +27,10 @@ void describe(Fields& fields, HostSpec& host) {
     fields.sourced({"step", "host time of an iteration", false, 0, 1}, Dimension::time, host.step);
     fields.sourced({"sequence", "host time of a sequence in an iteration", false, 0, 1}, Dimension::time,
                    host.sequence);
-    fields.sourced({"request", "time from a client to the engine's queue, and back with the first token", false, 0, 10},
-                   Dimension::time, host.request);
+    fields.sourced(
+        {"request", "network and front-end time from a client to the engine's queue and back with the first token",
+         false, 0, 10},
+        Dimension::time, host.request);
     fields.boolean(
         {"shared_front_end", "all replicas share one front end; otherwise each one that takes prompts has its own"},
         host.shared_front_end);
@@ -59,7 +61,8 @@ void describe(Fields& fields, HostSpec& host) {
     fields.sourced({"slowdown", "time of kernels in an engine relative to a microbenchmark", false, 0.5, 3},
                    Dimension::fraction, host.slowdown);
     fields.boolean(
-        {"overlap", "the host prepares an iteration, with what has come, while the device runs the one before"},
+        {"overlap",
+         "prepare an iteration on the host while the device runs the previous one (asynchronous scheduling)"},
         host.overlap);
     fields.integer({"graph_sequences", "iterations of decodes alone up to this size replay a graph", false, 0, 1 << 20},
                    host.graph_sequences);

@@ -13,7 +13,8 @@ void describe(Fields& fields, KvCompressionSpec& spec) {
         same.integer({"iterations", "iterations of the power method that finds the factors", false, 1, 1000},
                      spec.iterations);
     });
-    fields.integer({"recent", "tokens of each sequence that stay in 16 bits until they are so many", false, 0, 1 << 20},
+    fields.integer({"recent", "most recent tokens of a sequence that stay in 16 bits, until this number is reached",
+                    false, 0, 1 << 20},
                    spec.recent);
     fields.enumeration(
         {"rebuild", "place where values become 16 bits again: in attention's kernel, or in memory before it"},

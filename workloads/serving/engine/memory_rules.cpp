@@ -27,10 +27,11 @@ void describe(Fields& fields, MemoryRules& rules) {
         bytes("layer_graphs", "memory of the captured graphs of a dense layer", 1e12, rules.layer_graphs);
         bytes("expert_graphs", "memory of the captured graphs of a layer with routed experts", 1e12,
               rules.expert_graphs);
-        same.boolean({"graphs_inside", "the estimate of graphs is part of the engine's share; else they come on top"},
-                     rules.graphs_inside);
+        same.boolean(
+            {"graphs_inside", "count CUDA graphs inside the engine's memory share; otherwise they come on top"},
+            rules.graphs_inside);
         same.boolean({"hybrid", "windowed and linear layers have pages of groups of their own"}, rules.hybrid);
-        same.boolean({"counts_requests", "the printed tokens are the number of longest requests times their length"},
+        same.boolean({"counts_requests", "report capacity as the number of longest requests times their length"},
                      rules.counts_requests);
     });
 }

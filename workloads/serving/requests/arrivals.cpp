@@ -132,8 +132,8 @@ void describe(Fields& fields, RequestsSpec& spec) {
     });
     fields.when(!closed, "requests that come by themselves (a closed loop has 'clients')", [&](Fields& same) {
         same.integer({"concurrency",
-                      "cap on requests that the client has under way; latencies of those that wait for it count from "
-                      "when they are sent; 0: no cap",
+                      "limit on the client's requests in flight; latencies of delayed requests count from their "
+                      "sending; 0: no limit",
                       false, 0, 1 << 24},
                      spec.concurrency);
     });
@@ -145,8 +145,8 @@ void describe(Fields& fields, RequestsSpec& spec) {
                 });
     fields.when(generated, "generated requests", [&](Fields& same) {
         same.integer({"longest",
-                      "tokens of prompt and output: longer generated requests are drawn anew, as data sets are "
-                      "filtered; 0: none is",
+                      "maximum of prompt and output tokens together; longer generated requests are redrawn, as data "
+                      "sets are filtered; 0: no limit",
                       false, 0, 1 << 25},
                      spec.longest);
     });
@@ -164,9 +164,9 @@ void describe(Fields& fields, RequestsSpec& spec) {
     });
     fields.quantity({"timeout", "time after which a client gives up; 0 s: never", false, 0, 1e6}, Dimension::time,
                     spec.timeout);
-    fields.integer({"sessions", "generated requests belong to one of so many sessions", false, 1, 1 << 20},
+    fields.integer({"sessions", "number of sessions that generated requests belong to", false, 1, 1 << 20},
                    spec.sessions);
-    fields.boolean({"conversations", "prompts contain the earlier turns of their session"}, spec.conversations);
+    fields.boolean({"conversations", "include the earlier turns of a session in its prompts"}, spec.conversations);
     fields.when(generated, "generated requests", [&](Fields& same) {
         same.integer({"common", "tokens of a system prompt before each generated prompt", false, 0, 1 << 20},
                      spec.common);
@@ -175,11 +175,10 @@ void describe(Fields& fields, RequestsSpec& spec) {
         same.integer({"common_kinds", "different system prompts", false, 1, 1 << 20}, spec.common_kinds);
     });
     fields.when(generated && spec.mix.empty(), "generated requests of one kind", [&](Fields& same) {
-        same.integer({"questions",
-                      "different prompts to each system prompt, asked in one order again and again; 0: all prompts are "
-                      "different",
-                      false, 0, 1 << 20},
-                     spec.questions);
+        same.integer(
+            {"questions", "distinct prompts per system prompt, repeated in the same order; 0: all prompts differ",
+             false, 0, 1 << 20},
+            spec.questions);
     });
     fields.integer({"samples", "answers to each generated prompt, which are requests of their own", false, 1, 1 << 16},
                    spec.samples);
@@ -192,14 +191,17 @@ void describe(Fields& fields, RequestsSpec& spec) {
         same.quantity({"think", "mean time from an answer to the next question", false, 0, 1e6}, Dimension::time,
                       spec.think);
         same.integer({"branches",
-                      "requests side by side that each question after the first consists of, such as sub-agents; the "
-                      "next question waits for all answers",
+                      "parallel requests per question after the first, such as sub-agents; the next question waits for "
+                      "all answers",
                       false, 1, 1 << 10},
                      spec.branches);
     });
     fields.integer({"adapters", "LoRA adapters that requests name", false, 0, 1 << 20}, spec.adapters);
     fields.when(spec.adapters > 0, "adapters", [&](Fields& same) {
-        same.number({"adapter_skew", "the k-th adapter is wanted 1 / k^skew times as often as the first", false, 0, 10},
+        same.number({"adapter_skew",
+                     "Zipf exponent of adapter popularity: the k-th adapter is requested 1 / k^skew times as often as "
+                     "the first",
+                     false, 0, 10},
                     spec.adapter_skew);
     });
     fields.items({"mix", "clients that share the rate, each with lengths and gaps of its own"}, spec.mix,

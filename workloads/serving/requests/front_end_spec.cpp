@@ -11,7 +11,7 @@ void describe(Fields& fields, FrontEndSpec& spec) {
     fields.quantity({"token", "core time per token of an answer: detokenisation, streaming", false, 0, 1},
                     Dimension::time, spec.token_s);
     fields.number({"rate", "requests per second that are let in, evenly; 0: as they come", false, 0, 1e7}, spec.rate);
-    fields.integer({"streams", "requests that may be under way; 0: any number", false, 0, 1 << 24}, spec.streams);
+    fields.integer({"streams", "maximum of concurrent requests; 0: unlimited", false, 0, 1 << 24}, spec.streams);
 }
 
 std::vector<std::string> problems_of(const FrontEndSpec& spec) {

@@ -24,8 +24,8 @@ class Affinity final : public Router {
                 {"cached", "cached share of a prompt from which a replica keeps the request", false, 1e-6, 1},
                 Dimension::fraction, cached);
             fields.integer({"imbalance",
-                            "uncached tokens of prompts in flight by which the idlest replica that has the prompt may "
-                            "exceed the idlest other one; 0: any",
+                            "allowed excess of uncached tokens in flight on the best replica with the prompt over the "
+                            "idlest other one; 0: any",
                             false, 0, 1 << 30},
                            imbalance);
             describe_index(fields, index);

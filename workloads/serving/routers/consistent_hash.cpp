@@ -29,6 +29,6 @@ class ConsistentHash final : public Router {
 }  // namespace
 
 extern const PolicyRow<Router> kConsistentHash = policy_row<Router, ConsistentHash>(
-    "consistent-hash", "requests of one session to one replica, which few sessions leave when replicas come or go");
+    "consistent-hash", "a fixed replica per session by consistent hashing: few sessions move when replicas come or go");
 
 }  // namespace orrery::serving

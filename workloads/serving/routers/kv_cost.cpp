@@ -92,6 +92,7 @@ class KvCost final : public Router {
 }  // namespace
 
 extern const PolicyRow<Router> kKvCost = policy_row<Router, KvCost>(
-    "kv-cost", "the least cost of blocks to compute for the prompt and blocks in use (Dynamo's KV router)");
+    "kv-cost",
+    "the replica with the least cost: blocks to compute for the prompt, plus blocks in use (Dynamo's KV router)");
 
 }  // namespace orrery::serving

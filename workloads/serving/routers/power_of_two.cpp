@@ -25,7 +25,7 @@ class PowerOfTwo final : public Router {
 
 }  // namespace
 
-extern const PolicyRow<Router> kPowerOfTwo =
-    policy_row<Router, PowerOfTwo>("power-of-two", "of two replicas drawn at random, the one with fewer requests");
+extern const PolicyRow<Router> kPowerOfTwo = policy_row<Router, PowerOfTwo>(
+    "power-of-two", "the less loaded of two replicas drawn at random, by outstanding requests");
 
 }  // namespace orrery::serving

@@ -20,8 +20,8 @@ class Prefix final : public Router {
 
         void describe(Fields& fields) {
             fields.integer(
-                {"imbalance", "the least loaded takes a request when the most loaded has more requests by this", false,
-                 0, 1 << 20},
+                {"imbalance", "load difference in requests beyond which the least loaded replica takes the request",
+                 false, 0, 1 << 20},
                 imbalance);
             fields.number(
                 {"relative_imbalance", "ratio of the most to the least loaded replica that must be exceeded as well",

@@ -31,7 +31,9 @@ void describe_index_delay(Fields& fields, PrefixIndexSpec& spec) {
 }
 
 void describe_index(Fields& fields, PrefixIndexSpec& spec) {
-    fields.boolean({"approximate", "goes by the prompts sent to each replica, not by its cache"}, spec.of_traffic);
+    fields.boolean({"approximate",
+                    "estimate cached prefixes from the prompts sent to each replica, without an index of its cache"},
+                   spec.of_traffic);
     fields.when(!spec.of_traffic, "an index of the replicas' caches (approximate: false)",
                 [&](Fields& same) { describe_index_delay(same, spec); });
 }

@@ -19,6 +19,7 @@ class RoundRobin final : public Router {
 
 }  // namespace
 
-extern const PolicyRow<Router> kRoundRobin = policy_row<Router, RoundRobin>("round-robin", "by turns");
+extern const PolicyRow<Router> kRoundRobin =
+    policy_row<Router, RoundRobin>("round-robin", "rotation over all replicas");
 
 }  // namespace orrery::serving

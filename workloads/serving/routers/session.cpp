@@ -21,6 +21,6 @@ class Session final : public Router {
 }  // namespace
 
 extern const PolicyRow<Router> kSession =
-    policy_row<Router, Session>("session", "requests of one session to one replica, by a hash");
+    policy_row<Router, Session>("session", "a fixed replica per session, chosen by a hash");
 
 }  // namespace orrery::serving

@@ -109,6 +109,7 @@ class WeightedScores final : public Router {
 }  // namespace
 
 extern const PolicyRow<Router> kWeightedScores = policy_row<Router, WeightedScores>(
-    "weighted-scores", "the highest weighted score of short queue, free cache and cached prompt (llm-d, Gateway API)");
+    "weighted-scores",
+    "the replica with the highest weighted score for short queue, free cache and cached prompt (llm-d, Gateway API)");
 
 }  // namespace orrery::serving

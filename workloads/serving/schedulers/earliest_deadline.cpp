@@ -49,6 +49,6 @@ class EarliestDeadline final : public Scheduler {
 }  // namespace
 
 extern const PolicyRow<Scheduler> kEarliestDeadline = policy_row<Scheduler, EarliestDeadline>(
-    "earliest-deadline", "as chunked-prefill, with the earliest deadline of the first token first");
+    "earliest-deadline", "chunked-prefill with the earliest first-token deadline first");
 
 }  // namespace orrery::serving

@@ -81,6 +81,6 @@ void InFlight::plan(EngineState& state, Batch& batch) {
 }
 
 extern const PolicyRow<Scheduler> kInFlight = policy_row<Scheduler, InFlight>(
-    "in-flight", "whole prompts, one beyond the budget alone, room for the longest output (TensorRT-LLM)");
+    "in-flight", "in-flight batching of whole prompts with room reserved for the longest output (TensorRT-LLM)");
 
 }  // namespace orrery::serving

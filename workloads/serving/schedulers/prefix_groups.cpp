@@ -127,6 +127,6 @@ void PrefixGroups::sort(EngineState& state) const {
 }  // namespace
 
 extern const PolicyRow<Scheduler> kPrefixGroups = policy_row<Scheduler, PrefixGroups>(
-    "prefix-groups", "as chunked-prefill, with requests that share a prefix one after another (BatchLLM)");
+    "prefix-groups", "chunked-prefill with requests that share a prefix grouped together (BatchLLM)");
 
 }  // namespace orrery::serving

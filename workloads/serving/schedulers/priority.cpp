@@ -186,6 +186,6 @@ void PriorityOrder::plan_decodes(EngineState& state, Batch& batch) {
 }
 
 extern const PolicyRow<Scheduler> kPriority = policy_row<Scheduler, PriorityOrder>(
-    "priority", "the highest priorities hold the cache; priorities change, others are swapped out");
+    "priority", "preemptive priorities: requests of the highest priorities hold the cache, others are swapped out");
 
 }  // namespace orrery::serving

@@ -56,9 +56,9 @@ void Sorted::plan(EngineState& state, Batch& batch) {
     inner_.plan(state, batch);
 }
 
-extern const PolicyRow<Scheduler> kShortestFirst = policy_row<Scheduler, ShortestFirst>(
-    "shortest-first", "as chunked-prefill, with the shortest waiting prompt first");
-extern const PolicyRow<Scheduler> kDecodeHeavy = policy_row<Scheduler, DecodeHeavy>(
-    "decode-heavy", "as chunked-prefill, with the most output per prompt token first");
+extern const PolicyRow<Scheduler> kShortestFirst =
+    policy_row<Scheduler, ShortestFirst>("shortest-first", "chunked-prefill with the shortest waiting prompt first");
+extern const PolicyRow<Scheduler> kDecodeHeavy =
+    policy_row<Scheduler, DecodeHeavy>("decode-heavy", "chunked-prefill with the most output per prompt token first");
 
 }  // namespace orrery::serving

@@ -56,9 +56,7 @@ void DispatcherPlan::describe(Fields& fields) {
     }
     fields.enumeration(
         {"library",
-         "library that exchanges tokens: nccl and deepep wait for counts on the host, hybridep waits less, "
-         "a proxy on the host starts late (low-latency kernels), uccl later; nvshmem (DeepEP 1 over libfabric) sends a "
-         "message for each token and node, gin (DeepEP 2) reaches less of the rate"},
+         "token exchange library: nccl and deepep wait for host counts, hybridep less; proxy and uccl start later; nvshmem sends per token; gin reaches less bandwidth"},
         names, library);
     fields.quantity({"wait", "host's wait in each layer of a forward pass; 0: the library's", false, 0, 10},
                     Dimension::time, own_wait);

@@ -8,10 +8,10 @@ void KernelPlan::describe(Fields& fields) {
     fields.enumeration({"attention", "operands of fused attention: of 16 bits, or queries, keys and values cast to 8"},
                        {"bf16", "fp8"}, attention);
     fields.enumeration({"experts",
-                        "products of experts: apart, or one kernel for all experts of a rank, with the activation "
-                        "function and the casts of what it writes"},
+                        "products of experts: one kernel per expert, or a grouped kernel per rank that includes the "
+                        "activation and the casts of its output"},
                        {"apart", "fused"}, experts);
-    fields.boolean({"expert_biases", "experts have biases; experts: apart adds those of the last product in 32 bits"},
+    fields.boolean({"expert_biases", "add biases to experts; experts: apart adds those of the last product in 32 bits"},
                    expert_biases);
     fields.boolean({"clamp", "gate and value of experts are clamped before the activation function"}, clamp);
 }

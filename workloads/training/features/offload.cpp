@@ -13,7 +13,7 @@ static void describe_place(Fields& fields, const Field& field, OffloadPlace& pla
     fields.optional(field, place.given, [&](Fields& inner) {
         inner.text({"tier", "tier of node.host.tiers", true}, place.tier);
         inner.number({"fraction", "fraction that is kept there", false, 0, 1}, place.fraction);
-        inner.text({"rest", "the tier of what is left (none: the device)"}, place.rest);
+        inner.text({"rest", "memory tier of the remaining states (none: the device)"}, place.rest);
     });
 }
 
@@ -24,11 +24,10 @@ void OffloadPlan::describe(Fields& fields) {
                    gradients);
     describe_place(fields, {"parameters", "weights, fetched layer by layer"}, parameters);
     describe_place(fields, {"activations", "activations that layers keep for their backward pass"}, activations);
-    fields.enumeration(
-        {"step",
-         "the host updates weights once the norm of all gradients is known, behind the backward pass, or "
-         "with the gradients of the step before"},
-        {"synchronous", "pipelined", "delayed"}, step);
+    fields.enumeration({"step",
+                        "weight update on the host: after the global gradient norm, during the backward pass, or with "
+                        "the previous step's gradients"},
+                       {"synchronous", "pipelined", "delayed"}, step);
     fields.integer({"prefetch", "layers fetched ahead of the one that computes", false, 0, 1000}, prefetch);
 }
 

@@ -32,7 +32,7 @@ void describe(Fields& fields, ExpertPlan& experts) {
                    experts.tensor);
     fields.enumeration(
         {"dispatch",
-         "way of tokens to experts: one copy per choice, all tokens to all ranks, or one copy per node first"},
+         "dispatch of tokens to experts: one copy per choice, all tokens to all ranks, or one copy per node first"},
         {"all-to-all", "all-gather", "hierarchical"}, experts.dispatch);
     fields.enumeration({"dispatch_precision", "precision of tokens on their way to experts; fp8 with its scales"},
                        training_precision_names(), experts.dispatch_precision);
@@ -52,9 +52,9 @@ void describe(Fields& fields, ExpertPlan& experts) {
                     "(Tutel, FSMoE)",
                     false, 1, 64},
                    experts.pieces);
-    fields.number(
-        {"router_exponent", "exponent of Zipf's law of how often experts are chosen; 0: all alike", false, 0, 10},
-        experts.exponent);
+    fields.number({"router_exponent", "exponent of Zipf's law of expert popularity; 0: all experts are equally likely",
+                   false, 0, 10},
+                  experts.exponent);
     fields.items({"router_loads", "frequency with which each expert is chosen; none: by the law"}, experts.loads,
                  [](Fields& inner, double& load) {
                      inner.number({"load", "load of this expert, in any unit", true, 0, 1e15}, load);
@@ -102,9 +102,7 @@ void describe_degrees(Fields& fields, PlanSpec& plan) {
     fields.integer({"data", "data-parallel degree", false, 1, 1'000'000}, plan.data);
     fields.integer({"context", "context-parallel degree", false, 1, 1024}, plan.context);
     fields.enumeration({"context_exchange",
-                        "exchange among the ranks of a sequence: keys and values in a ring, gathered behind the first "
-                        "piece, or gathered before one kernel; tokens for heads; queries one way and results another; "
-                        "tokens for heads among neighbours, and a ring over these"},
+                        "context-parallel exchange: keys and values in a ring or all-gathered, sequence-to-head all-to-all (Ulysses), bidirectional ring (TokenRing), or both (USP)"},
                        context_exchange_names(), plan.context_exchange);
     fields.integer(
         {"context_inner", "context_exchange: hierarchical: neighbours that exchange tokens for heads", false, 0, 1024},
@@ -137,10 +135,10 @@ void describe_stages(Fields& fields, PlanSpec& plan) {
                          {"layers", "layers of this part; only the first and the last may have none", true, 0, 100'000},
                          layers);
                  });
-    fields.enumeration(
-        {"vocabulary_parallel",
-         "embedding and output layer: on the ends, or cut over all stages, which meet in so many barriers"},
-        {"none", "two-barriers", "one-barrier"}, plan.vocabulary);
+    fields.enumeration({"vocabulary_parallel",
+                        "placement of the embedding and output layer: on the end stages, or cut over all stages with "
+                        "this many barriers"},
+                       {"none", "two-barriers", "one-barrier"}, plan.vocabulary);
 }
 
 // What is kept in memory, and what is cut over ranks or computed again.
@@ -173,8 +171,7 @@ void describe_memory(Fields& fields, PlanSpec& plan, const Shares& shares) {
         Unmet::noted);
     fields.integer({"shard", "ranks that share weights under ZeRO-3; 0: all", false, 0, 1'000'000}, plan.shard);
     fields.enumeration({"states",
-                        "types of trained weights, gradients and Adam's moments: mixed (16, 16, and 32 bits with a "
-                        "32-bit copy of the weights), all 16-bit, all 32-bit, or as the software has them"},
+                        "precision of weights, gradients and Adam states: mixed (16-bit with 32-bit states and master weights), all 16-bit, all 32-bit, or the software's"},
                        {"mixed", "16-bit", "32-bit", "software"}, plan.states);
 }
 
@@ -193,8 +190,7 @@ void describe_kernels(Fields& fields, PlanSpec& plan) {
     fields.enumeration({"fusion", "elementwise kernels: fused, or one an operation"}, {"fused", "eager"}, plan.fusion);
     fields.enumeration(
         {"loss",
-         "kernels of the loss: one for each step, compiled together, one for each pass, fused over 16-bit logits, or "
-         "with the output layer for some tokens at a time"},
+         "loss kernels: unfused, compiled, one per pass, fused over 16-bit logits, or chunked together with the output layer"},
         {"separate", "compiled", "online", "fused", "chunked", "software"}, plan.loss);
     fields.enumeration(
         {"gradient_precision", "precision of gradients on the wire, and of their sums over micro-batches"},
@@ -231,14 +227,14 @@ void describe_overlap(Fields& fields, PlanSpec& plan, const Shares& shares) {
         inner.when(
             shares.replicated && (plan.sums_gradients() || plan.zero == 3), kGradients,
             [&](Fields& same) {
-                same.boolean({"data", "gradient reduction starts as soon as a chunk's gradients are final"},
+                same.boolean({"data", "overlap gradient reduction with the backward pass, chunk by chunk"},
                              plan.overlap_data);
             },
             Unmet::noted);
         inner.when(
             plan.zero >= 1 && plan.zero < 3 && shares.replicated, kGathered,
             [&](Fields& same) {
-                same.boolean({"parameters", "weights of ZeRO-1 are gathered behind the first forward passes"},
+                same.boolean({"parameters", "overlap the weight gathering of ZeRO-1 with the first forward passes"},
                              plan.overlap_parameters);
             },
             Unmet::noted);

@@ -14,40 +14,35 @@ void describe(Fields& fields, SoftwareSpec& software) {
                         "experts; all passes of an iteration"},
                        {"none", "layers", "iteration"}, software.graphs);
     fields.sourced({"expert_wait",
-                    "time per forward pass of a layer of experts in which the device waits for the host, which needs "
-                    "the tokens of "
-                    "each expert; less with graphs of layers, none with those of an iteration or a padded capacity",
+                    "device wait per expert layer for token counts on the host; shorter with graphs of layers, none "
+                    "with iteration graphs or padded capacity",
                     false, 0, 1},
                    Dimension::time, software.expert_wait);
     fields.boolean(
-        {"pipeline_sync", "the host waits for the device where a stage has sent or received, unless overlap.pipeline"},
+        {"pipeline_sync", "synchronise host and device after each pipeline send or receive, unless overlap.pipeline"},
         software.pipeline_sync);
-    fields.boolean(
-        {"blocking_launches",
-         "the host launches a kernel or collective when the one before it has ended (CUDA_LAUNCH_BLOCKING=1), so "
-         "that none of its time hides"},
-        software.blocking_launches);
+    fields.boolean({"blocking_launches",
+                    "launch each kernel only after the previous one ends (CUDA_LAUNCH_BLOCKING=1), so that launch time "
+                    "is never hidden"},
+                   software.blocking_launches);
     fields.boolean(
         {"waits_at_ends", "stages wait for their sends while the pipeline fills and drains (needs overlap.pipeline)"},
         software.waits_at_ends);
     fields.sourced(
         {"step_overhead", "time per iteration beyond its passes, which graphs of an iteration hide", true, 0, 60},
         Dimension::time, software.step_overhead);
+    fields.sourced({"update_bytes",
+                    "optimizer traffic in bytes per updated weight, without the 6 that widen a 16-bit gradient (0: 42, "
+                    "with Adam, unscaling, norm and zeroing)",
+                    false, 0, 1000},
+                   Dimension::number, software.update_bytes);
     fields.sourced(
-        {"update_bytes",
-         "bytes that the optimizer's kernels move per updated weight, beside 6 that widen a gradient of 16 bits "
-         "(0: 42 in all: one kernel of Adam, and a pass each to unscale, to take the norm and to zero)",
-         false, 0, 1000},
-        Dimension::number, software.update_bytes);
-    fields.sourced({"gradient_sweeps",
-                    "times per step that all gradients of a rank are read or written beside their reduction: to zero, "
-                    "check, scale or copy them",
-                    false, 0, 100},
-                   Dimension::number, software.gradient_sweeps);
+        {"gradient_sweeps",
+         "extra sweeps over all gradients per step, such as zeroing, checking, scaling or copying them", false, 0, 100},
+        Dimension::number, software.gradient_sweeps);
     fields.boolean(
         {"keeps_gradients",
-         "gradients of 16 bits stay beside sums of 32 bits, unless these are part of their products: 26 bytes move per "
-         "weight and micro-batch, not 10, and 2 more are held"},
+         "keep 16-bit gradients in addition to the 32-bit sums, which moves 26 instead of 10 bytes per weight and micro-batch"},
         software.keeps_gradients);
     fields.boolean({"fused_norms", "a norm is one kernel, with plan.fusion: eager too"}, software.fused_norms);
     fields.enumeration({"loss", "kernels of the loss, where the plan names none"},
@@ -77,15 +72,15 @@ void describe(Fields& fields, SoftwareSpec& software) {
                     "measured for mamba_ssm",
                     false, 0, 1},
                    Dimension::fraction, software.scan_efficiency);
-    fields.boolean(
-        {"rescales_products", "the result of a backward product with scales of rows is scaled by a kernel of its own"},
-        software.rescales_products);
+    fields.boolean({"rescales_products", "scale backward products with row scales in a separate kernel"},
+                   software.rescales_products);
     fields.sourced(
-        {"communication_units", "SMs or CUs that a collective takes from the kernels beside it", false, 0, 1000},
+        {"communication_units", "SMs or CUs that a collective takes from concurrent kernels", false, 0, 1000},
         Dimension::number, software.communication_units);
     fields.sourced(
         {"tensor_communication_units",
-         "SMs or CUs that a collective takes from the kernels beside it where overlap.tensor is full", false, 0, 1000},
+         "SMs or CUs that a tensor-parallel collective takes from concurrent kernels, with overlap.tensor: full", false,
+         0, 1000},
         Dimension::number, software.tensor_communication_units);
     fields.sourced({"gradient_bucket", "weights whose gradients travel together (0: 40 million)", false, 0, 1e12},
                    Dimension::number, software.gradient_bucket);
@@ -105,7 +100,8 @@ void describe(Fields& fields, SoftwareSpec& software) {
                     "dimension; not where overlap.tensor cuts them"},
                    software.copies_sequences);
     fields.boolean({"splits_heads",
-                    "queries, keys and values are copied apart before fused attention, and their gradients together"},
+                    "copy queries, keys and values to separate tensors before fused attention, and merge their "
+                    "gradients after it"},
                    software.splits_heads);
     fields.boolean(
         {"scatter_gather_pipeline", "tensor-parallel ranks each send their share of an activation between stages"},

@@ -278,7 +278,7 @@ static MeasuredPipeline equal_passes(const PipelineShape& shape) {
 // data-parallel ranks count as the others.
 extern const PipelineSchedule kSearchedSchedule = {
     "search",
-    "best order found for the times of passes, within the activations that a stage may hold",
+    "best order of passes found by search for their times, within each stage's activation memory",
     false,
     true,
     [](const PipelineShape& shape) { return schedule_named("zb-h1").problem(shape); },
