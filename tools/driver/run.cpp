@@ -57,11 +57,12 @@ void add_network_notes(const NetworkSpec& network, std::vector<std::string>& not
     const std::string paths = network.packets.paths.policy.name();
     if (!network.by_packet() && paths != "spray" && paths != "ecmp") {
         const std::string& fidelity = fidelity_names()[static_cast<std::size_t>(network.fidelity)];
-        notes.push_back(fmt::format("paths '{}' count at network.fidelity packet alone; this run is {} and takes {}",
-                                    paths, fidelity, network.path_choice() == PathChoice::ecmp ? "ecmp" : "spray"));
+        notes.push_back(fmt::format("paths '{}' need network.fidelity: packet; this run is {} and uses {}", paths,
+                                    fidelity, network.path_choice() == PathChoice::ecmp ? "ecmp" : "spray"));
     }
     if (network.batch > 0 && network.fidelity != Fidelity::simgrid) {
-        notes.push_back(fmt::format("completions grouped within {}", pretty_quantity(network.batch, Dimension::time)));
+        notes.push_back(fmt::format("completions within {} are grouped (network.batch)",
+                                    pretty_quantity(network.batch, Dimension::time)));
     }
 }
 

@@ -207,7 +207,7 @@ class MessageScenario {
         }
         if (result.classes > 0) {
             summary.notes.push_back(
-                fmt::format("{} messages in {} classes that go alike, of each of which one was simulated",
+                fmt::format("{} messages form {} classes of equal messages; one of each class was simulated",
                             result.messages, result.classes));
         }
         if (options_.messages && result.starts.size() == schedule_.messages.size() && form_ == Form::stored &&

@@ -40,22 +40,24 @@ class ReplayOfRecord final : public ScenarioRun {
                              {"exposed communication", result.exposed_communication_s},
                              {"host", result.host_s},
                              {"idle", result.idle_s}};
-        summary.notes.push_back(
-            fmt::format("recorded by {}; {} ranks simulated", trace_.meta.at("source"), result.ranks));
+        summary.notes.push_back(fmt::format("the trace was recorded by {}; {} rank{} simulated",
+                                            trace_.meta.at("source"), result.ranks,
+                                            result.ranks == 1 ? " was" : "s were"));
         constexpr double kFaithful = 0.01;
         if (result.unchanged && result.recorded_s > 0) {
             const double error = result.seconds / result.recorded_s - 1;
             summary.notes.push_back(
-                fmt::format("unchanged replay: {:+.3f} % of the recorded time{}", error * 100,
-                            std::abs(error) > kFaithful ? ", more than the 1 % that it should keep" : ""));
+                fmt::format("an unchanged replay differs from the recorded time by {:+.3f} %{}", error * 100,
+                            std::abs(error) > kFaithful ? ", more than the 1 % that is expected" : ""));
         }
         if (!device_note_.empty()) {
             summary.notes.push_back(device_note_);
         }
         if (!recorded_on_.empty()) {
             summary.notes.push_back(
-                fmt::format("recorded on {}: {:.0f} % of the kernels' time priced anew by what they compute, the "
-                            "rest as a large product or stream",
+                fmt::format("the trace was recorded on {}: {:.0f} % of the kernels' time is predicted again from what "
+                            "they compute, "
+                            "the rest is scaled as a large product or stream",
                             recorded_on_, 100 * result.repriced));
         }
         out.timeline = std::move(result.timeline);
@@ -130,7 +132,7 @@ class ReplayOfRecord final : public ScenarioRun {
 }  // namespace
 
 void RecordKind::describe(Fields& fields, const Scenario&) {
-    fields.section({"compute", "the recorded program", true}, [&](Fields& inner) {
+    fields.section({"compute", "recorded program of the workload", true}, [&](Fields& inner) {
         std::size_t model = 0;
         inner.choice({"model", "replay: times come from the record"}, {"replay"}, model);
         inner.text({"trace", "file written by 'orrery import'; relative paths start at the scenario", true},

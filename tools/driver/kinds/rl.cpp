@@ -130,8 +130,8 @@ class RlRun final : public ScenarioRun {
                 "an update has {} samples (batch.update), whatever plan.global_batch of its job says", spec_.update));
         }
         summary.notes.emplace_back(
-            "steps and their phases have no intervals: measured ones are of too few kinds to say how far such sums "
-            "err");
+            "steps and their phases have no intervals: too few kinds of them were measured to state the model's "
+            "errors");
         out.timeline = context_.options.timeline ? result.timeline : Timeline();
         out.jobs = std::move(outputs_);
     }
@@ -628,7 +628,7 @@ class RlRun final : public ScenarioRun {
 
 void RlKind::describe(Fields& fields, const Scenario&) {
     orrery::describe(fields, rl);
-    fields.items({"jobs", "the parts of a step", true}, jobs, [](Fields& inner, RlPart& job) {
+    fields.items({"jobs", "jobs that make up a step", true}, jobs, [](Fields& inner, RlPart& job) {
         inner.enumeration(
             {"role", "task of the role in a step; the generator is of kind serving, all others of training", true},
             part_role_names(), job.role);
