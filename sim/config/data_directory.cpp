@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <string_view>
 
 namespace orrery::config {
 
@@ -24,15 +25,58 @@ DataDirectory DataDirectory::read_once() const {
     return out;
 }
 
+// Prices stand in one table, so that one file replaces them all; a preset of the user's own may still have its own.
+static void add_price(YamlNode& preset, const PresetKind& kind, const std::string& name, const DataDirectory& data) {
+    const bool is_node = std::string_view(kind.directory) == "topologies/data/nodes";
+    if (preset.kind != YamlNode::Kind::map || (!is_node && std::string_view(kind.directory) != "models/data/devices")) {
+        return;
+    }
+    const std::string file = data.path("models/data/prices.yaml");
+    if (std::error_code ignored; !std::filesystem::exists(file, ignored)) {
+        return;
+    }
+    const YamlNode table = load_yaml(file);
+    const YamlNode* found = table.find(is_node ? "nodes" : "devices");
+    for (const std::string& key : {name, std::string("on-demand")}) {
+        found = found != nullptr ? found->find(key) : nullptr;
+    }
+    if (found == nullptr) {
+        return;
+    }
+    YamlNode* priced = &preset;
+    if (is_node) {
+        priced = preset.find("gpu");
+        if (priced == nullptr) {
+            return;
+        }
+        if (priced->kind == YamlNode::Kind::scalar) {
+            YamlNode device;
+            device.kind = YamlNode::Kind::map;
+            device.mark = priced->mark;
+            device.entries = {YamlNode::Entry{"preset", priced->mark, *priced}};
+            *priced = device;
+        }
+    }
+    if (priced->find("price") == nullptr) {
+        priced->entries.push_back({"price", found->mark, *found});
+    }
+}
+
+static std::shared_ptr<const YamlNode> read_preset(const PresetKind& kind, const std::string& name,
+                                                   const DataDirectory& data) {
+    YamlNode preset = load_yaml(data.path(kind, name));
+    add_price(preset, kind, name, data);
+    return std::make_shared<const YamlNode>(std::move(preset));
+}
+
 std::shared_ptr<const YamlNode> DataDirectory::preset(const PresetKind& kind, const std::string& name) const {
-    const std::string file = path(kind, name);
     if (read_ == nullptr) {
-        return std::make_shared<const YamlNode>(load_yaml(file));
+        return read_preset(kind, name, *this);
     }
     const std::lock_guard<std::mutex> lock(read_->mutex);
-    std::shared_ptr<const YamlNode>& known = read_->files[file];
+    std::shared_ptr<const YamlNode>& known = read_->files[path(kind, name)];
     if (known == nullptr) {
-        known = std::make_shared<const YamlNode>(load_yaml(file));
+        known = read_preset(kind, name, *this);
     }
     return known;
 }

@@ -82,8 +82,9 @@ void describe(Fields& fields, DeviceSpec& device) {
     fields.sourced({"memory", "capacity of the main memory", true, 1e6, 1e15}, Dimension::bytes, device.memory);
     fields.sourced({"memory_bandwidth", "bandwidth of the main memory", true, 1e9, 1e15}, Dimension::rate,
                    device.memory_bandwidth);
-    fields.sourced({"memory_efficiency", "fraction of it that streaming kernels reach", true, 0.01, 1},
-                   Dimension::fraction, device.memory_efficiency);
+    fields.sourced(
+        {"memory_efficiency", "fraction of the memory bandwidth that streaming kernels reach", true, 0.01, 1},
+        Dimension::fraction, device.memory_efficiency);
     fields.sourced({"flops_fp32", "vector rate in fp32", true, 1e9, 1e18}, Dimension::flops, device.flops_fp32);
     fields.sourced({"flops_bf16", "dense matrix rate in fp16 and bf16", true, 1e9, 1e18}, Dimension::flops,
                    device.flops_bf16);
@@ -117,8 +118,9 @@ void describe(Fields& fields, DeviceSpec& device) {
                    Dimension::power, device.matrix_power);
     fields.sourced({"memory_power", "power under streaming kernels without pause (0: 0.8 tdp)", false, 0, 1e5},
                    Dimension::power, device.memory_power);
-    fields.sourced({"active_power", "power with kernels under way, before what they compute and move", false, 0, 1e5},
-                   Dimension::power, device.active_power);
+    fields.sourced(
+        {"active_power", "power while kernels run, without the energy of their FLOPs and bytes", false, 0, 1e5},
+        Dimension::power, device.active_power);
     fields.sourced({"energy_per_flop", "pJ of a FLOP of matrix units in any format, above active_power", false, 0, 1e4},
                    Dimension::number, device.energy_per_flop);
     fields.sourced({"energy_per_byte", "pJ of a byte through the main memory, above active_power", false, 0, 1e6},
@@ -128,14 +130,16 @@ void describe(Fields& fields, DeviceSpec& device) {
                     "energy_per_flop and energy_per_byte (0: tdp)",
                     false, 0, 1e5},
                    Dimension::power, device.power_limit);
-    fields.sourced({"price", "rent in USD per hour", false, 0, 1e4}, Dimension::number, device.price);
+    fields.sourced(
+        {"price", "USD per GPU hour, or its class: on-demand, reserved, spot or owned (models/data/prices.yaml)", false,
+         0, 1e4},
+        Dimension::number, device.price);
     fields.sourced(
         {"flash2", "rate of FlashAttention-2 over that of the measured attention kernels of training", false, 0, 2},
         Dimension::fraction, device.flash2);
     fields.sourced(
         {"split_accumulator",
-         "time of 8-bit products whose partial sums are promoted to 32 bits along the way, as those of gradients "
-         "in training, over the time with fast accumulation (0: the same)",
+         "time of 8-bit products with split accumulation (promoted to 32 bits), relative to fast accumulation (0: the same)",
          false, 0, 4},
         Dimension::number, device.split_accumulator);
     fields.integer({"compute_units", "SMs or CUs", true, 1, 100000}, device.compute_units);

@@ -95,7 +95,7 @@ model: llama-2-7b
   decode: {replicas: 1, tensor: 4, group: pim, scheduler: {kind: orca, max_sequences: 64}}
 )" + requests));
     CHECK_MESSAGE(split.code == 0, split.text);
-    CHECK_MESSAGE(split.text.find("1 decode replica with 11102 cache blocks") != std::string::npos, split.text);
+    CHECK_MESSAGE(split.text.find("1 decode replica has 11102 cache blocks") != std::string::npos, split.text);
     const auto training = test::orrery_command("run " + folder.file("offload.yaml", R"(orrery: 1
 kind: training
 cluster:

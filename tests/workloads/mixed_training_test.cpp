@@ -105,7 +105,7 @@ TEST_CASE("folded training on groups takes as long as unfolded, where each stage
     const Scenario unfolded = job_on(cluster, "pipeline: 2, data: 4", ", fold: false");
     CHECK(metric(folded, "iteration_time_s") == doctest::Approx(metric(unfolded, "iteration_time_s")).epsilon(1e-9));
     const RunOutput out = run_scenario(folded, test::model_cache(), {});
-    CHECK(out.summary.notes.front().find("2 ranks simulated, each standing for 16") != std::string::npos);
+    CHECK(out.summary.notes.front().find("2 ranks were simulated, each standing for 16") != std::string::npos);
     // Ranks of a replica never span groups.
     const Scenario wide =
         test::scenario(fmt::format("orrery: 1\nkind: training\ncluster: {}\n"

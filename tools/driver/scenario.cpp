@@ -7,6 +7,7 @@
 #include "tools/driver/job.hpp"
 #include "tools/driver/kind.hpp"
 #include "tools/driver/named_model.hpp"
+#include "tools/driver/price_classes.hpp"
 #include "tools/driver/reading.hpp"
 #include "tools/driver/scenario_checks.hpp"
 #include "workloads/trace/flow_trace.hpp"
@@ -91,7 +92,7 @@ static void describe_common(Fields& fields, Scenario& s) {
     describe_version(fields, true);
     describe_kind(fields, {"kind", "question that the scenario asks", true}, s.own);
     fields.integer({"seed", "seed of all random streams", false, 0, 9e15}, s.seed);
-    fields.section({"cluster", "the machines and their network", true},
+    fields.section({"cluster", "machines and the network between them", true},
                    [&](Fields& inner) { describe(inner, s.cluster); });
 }
 
@@ -254,7 +255,8 @@ static Scenario read_with_presets(const YamlNode& root, const std::string& name,
 Scenario read_scenario(const YamlNode& root, const std::string& name, const DataDirectory& data) {
     std::vector<Diagnostic> errors;
     std::vector<std::string> notes;
-    const YamlNode named = with_named_models(root, data, errors, notes);
+    YamlNode named = with_named_models(root, data, errors, notes);
+    resolve_prices(named, data, errors);
     return read_with_presets(named, name, data, std::move(errors), std::move(notes));
 }
 

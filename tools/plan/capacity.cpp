@@ -207,7 +207,8 @@ class Search {
             ++runs;
             for (double CapacityTrial::*member :
                  {&CapacityTrial::attainment, &CapacityTrial::ttft, &CapacityTrial::tpot, &CapacityTrial::tbt,
-                  &CapacityTrial::output_tokens, &CapacityTrial::energy_per_token_j, &CapacityTrial::served}) {
+                  &CapacityTrial::output_tokens, &CapacityTrial::energy_per_token_j, &CapacityTrial::input_cost,
+                  &CapacityTrial::output_cost, &CapacityTrial::blended_cost, &CapacityTrial::served}) {
                 out.*member += one.*member;
             }
             overloads += one.served > 0 ? 1 : 0;
@@ -216,7 +217,8 @@ class Search {
         ORRERY_ASSERT(runs > 0);
         for (double CapacityTrial::*member :
              {&CapacityTrial::attainment, &CapacityTrial::ttft, &CapacityTrial::tpot, &CapacityTrial::tbt,
-              &CapacityTrial::output_tokens, &CapacityTrial::energy_per_token_j}) {
+              &CapacityTrial::output_tokens, &CapacityTrial::energy_per_token_j, &CapacityTrial::input_cost,
+              &CapacityTrial::output_cost, &CapacityTrial::blended_cost}) {
             out.*member /= runs;
         }
         out.served = 2 * overloads > runs ? out.served / overloads : 0;
@@ -267,6 +269,9 @@ class Search {
         trial.tbt = value_of(summary, "tbt_s" + at);
         trial.output_tokens = value_of(summary, "output_tokens_per_s");
         trial.energy_per_token_j = value_of(summary, "energy_per_token_j");
+        trial.input_cost = value_of(summary, "cost_per_million_input_tokens_usd");
+        trial.output_cost = value_of(summary, "cost_per_million_output_tokens_usd");
+        trial.blended_cost = value_of(summary, "cost_per_million_blended_tokens_usd");
         trial.served = value_of(summary, "overloaded") > 0 ? value_of(summary, "sustainable_rps") : 0;
         trial.refused = value_of(summary, "requests_refused") > 0;
         return trial;

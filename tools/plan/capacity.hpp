@@ -44,8 +44,10 @@ struct CapacityTrial {
     double ttft = 0, tpot = 0, tbt = 0;  ///< s, at the percentile (at the 99th without one)
     double output_tokens = 0;            ///< per second
     double energy_per_token_j = 0;       ///< 0: not known
-    double served = 0;                   ///< requests/s accounted for where the queue grows without bound; else 0
-    bool refused = false;                ///< some requests could never run
+    /// USD per million input tokens, output tokens, and tokens of both; 0: not known.
+    double input_cost = 0, output_cost = 0, blended_cost = 0;
+    double served = 0;     ///< requests/s accounted for where the queue grows without bound; else 0
+    bool refused = false;  ///< some requests could never run
     double log_excess = 0,
            excess = 0;  ///< over what is asked for, on the two scales of interpolation; not within: above 0
     std::string limit;  ///< what was exceeded

@@ -10,7 +10,7 @@
 // be below a bound; `fewer` says what gives out. The limits also hold after `spare` replicas of either pool are lost.
 // Limits: a part of a load asks for fewer replicas than the whole does, as queues show late; an arrangement of which a part asks for
 // more is lost (`exhaustive` looks). Attainment is taken to grow with the replicas.
-// Prices are those of devices and nodes (topologies/data/nodes), on demand or as rental listings have them, or the user's.
+// Prices are those of models/data/prices.yaml, of one class (on demand by default), or the user's.
 // Sources: Li et al., "Hyperband", JMLR 18, 2018, section 2 (ever longer runs of ever fewer candidates); NVIDIA's aiconfigurator (the
 // axes tokens/s/GPU and tokens/s/user).
 // Validated by tests/tools/recommend_test.cpp against trying everything.
@@ -57,6 +57,7 @@ struct RecommendOptions {
     bool mixed = true, split = true;   ///< pools to try
     std::int64_t most_gpus = 256;
     double budget = 0;         ///< USD per hour; 0: none
+    std::string pricing;       ///< class of prices, for devices without a `price`; empty: what the scenario says
     std::int64_t spare = 0;    ///< replicas of each pool that may be lost
     bool whole_nodes = false;  ///< a node is paid for with all its GPUs
     std::size_t judged = 12;   ///< the least number of arrangements to run on the whole load, where that many exist

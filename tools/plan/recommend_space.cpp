@@ -247,6 +247,8 @@ class Lister {
         }
         if (device.price > 0) {
             out.push_back(fmt::format("cluster.node.gpu.price={:.12g}", device.price));
+        } else if (!options_.pricing.empty()) {
+            out.push_back(fmt::format("cluster.node.gpu.price={}", options_.pricing));
         }
         return out;
     }

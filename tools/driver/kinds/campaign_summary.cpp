@@ -120,6 +120,31 @@ void add_energy(const Scenario& scenario, const std::vector<CampaignResult>& run
     add_mean("campaign_energy_j", "J", joules, out);
 }
 
+void add_cost(const Scenario& scenario, const std::vector<CampaignResult>& runs, Summary& out) {
+    const auto& training = scenario.as<TrainingKind>();
+    const NodeSpec& node = scenario.cluster.node;
+    double usd_per_hour = 0;
+    bool priced = true;
+    const auto pay = [&](const DeviceSpec& gpu, std::int64_t gpus) {
+        priced = priced && gpu.price.value > 0;
+        usd_per_hour += gpu.price.value * static_cast<double>(gpus);
+    };
+    if (!scenario.cluster.mixed) {
+        pay(node.gpu, training.plan.ranks() + training.faults.recovery.standbys * node.gpus);
+    }
+    for (const GroupSpec& group : scenario.cluster.groups) {
+        pay(group.node.gpu, group.nodes * group.node.gpus);
+    }
+    if (!priced) {
+        return;
+    }
+    std::vector<double> usd;
+    for (const CampaignResult& run : runs) {
+        usd.push_back(run.length.seconds() / 3600 * usd_per_hour);
+    }
+    add_mean("campaign_cost_usd", "USD", usd, out);
+}
+
 // An interval that the method or its store cannot keep: a rule's is raised, a fixed one is taken and warned about.
 void add_interval_note(const CampaignPlan& plan, Summary& out) {
     const auto pretty = [](double seconds) { return pretty_quantity(seconds, Dimension::time); };
@@ -177,7 +202,7 @@ void add_notes(const CampaignPlan& plan, const std::vector<CampaignResult>& runs
                                         runs.size()));
     }
     if (retired > 0) {
-        out.notes.push_back(fmt::format("{:.1f} machines retired per run",
+        out.notes.push_back(fmt::format("{:.1f} machines are retired per run on average",
                                         static_cast<double>(retired) / static_cast<double>(runs.size())));
     }
 }

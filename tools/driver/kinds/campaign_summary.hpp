@@ -17,6 +17,8 @@ void add_metrics(const CampaignPlan& plan, const CheckpointSetting& setting, con
                  Summary& out);
 /// Devices draw the power of an iteration while they train, whether it is kept or not, and that of idle boards in all other time.
 void add_energy(const Scenario& scenario, const std::vector<CampaignResult>& runs, Summary& out);
+/// The whole cluster of the job and its standbys, for as long as the campaign lasts; nothing where a device has no price.
+void add_cost(const Scenario& scenario, const std::vector<CampaignResult>& runs, Summary& out);
 void add_notes(const CampaignPlan& plan, const std::vector<CampaignResult>& runs, Summary& out);
 /// The first campaign over time.
 [[nodiscard]] Timeline draw(const CampaignResult& run);

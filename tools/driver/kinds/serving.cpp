@@ -69,6 +69,9 @@ class ServingWork final : public ScenarioRun {
                 rows_.push_back(row_of(sequence, ending, now));
             };
         }
+        if (totals_.priced) {
+            count_for_costs();
+        }
         run_ = std::make_unique<ServiceRun>(service_, *source, hooks_, context.simulation, context.start);
     }
 
@@ -92,6 +95,45 @@ class ServingWork final : public ScenarioRun {
     }
 
   private:
+    // A chunk of one token counts as decoding.
+    static double prompt_share(const Batch& batch) {
+        std::uint64_t prompts = 0;
+        std::uint64_t all = std::uint64_t{batch.padded} + batch.drafted;
+        for (const BatchItem& item : batch.items) {
+            prompts += item.tokens > 1 ? item.tokens : 0;
+            all += item.tokens;
+        }
+        return prompts > 0 ? static_cast<double>(prompts) / static_cast<double>(all) : 0;
+    }
+
+    // What input and output tokens cost needs the time of either, beside what others watch.
+    void count_for_costs() {
+        totals_.phases.resize(service_.pools.size());
+        std::vector<std::size_t> pool_of;
+        for (std::size_t pool = 0; pool < service_.pools.size(); ++pool) {
+            pool_of.insert(pool_of.end(), service_.pools[pool].replicas, pool);
+        }
+        hooks_.ran = [this, pool_of, others = hooks_.ran](std::uint32_t replica, const Batch& batch,
+                                                          const EngineState& state, SimTime planned, SimTime now) {
+            PhaseTime& phase = totals_.phases[replica < pool_of.size() ? pool_of[replica] : pool_of.back()];
+            const double seconds = (now - planned).seconds();
+            phase.batch_s += seconds;
+            phase.prompt_s += seconds * prompt_share(batch);
+            if (others) {
+                others(replica, batch, state, planned, now);
+            }
+        };
+        hooks_.served = [this, others = hooks_.served](const Sequence& sequence, const RequestOutcome* outcome) {
+            if (outcome != nullptr) {
+                totals_.prompt_tokens += sequence.prompt;
+                totals_.answer_tokens += sequence.generated;
+            }
+            if (others) {
+                others(sequence, outcome);
+            }
+        };
+    }
+
     RequestSource* make_source() {
         const std::string trace = spec_.requests.trace.empty() ? "" : scenario_.file(spec_.requests.trace);
         RequestsSpec requests = spec_.requests;
@@ -444,7 +486,7 @@ void ServingKind::describe(Fields& fields, const Scenario& whole) {
     fields.section({"requests", "requests that clients send"},
                    [&](Fields& inner) { orrery::describe(inner, requests); });
     fields.section({"slo", "latency limits of goodput"}, [&](Fields& inner) { orrery::describe(inner, slo); });
-    fields.section({"measure", "the part of the run that is measured"},
+    fields.section({"measure", "time window that metrics cover"},
                    [&](Fields& inner) { orrery::describe(inner, measure); });
     orrery::describe(fields, engine.faults);
     describe_compute(fields, compute);

@@ -59,6 +59,10 @@ void bound_latency(Summary& summary, const std::string& name, const std::vector<
     }
 }
 
+bool is_cost(std::string_view metric) {
+    return metric.starts_with("cost_per_million_");
+}
+
 void bound_rates(const ServiceResult& result, Summary& summary) {
     const SteadyRun& steady = *result.steady;
     if (steady.seconds.empty() || !(result.window_s > 0)) {
@@ -73,8 +77,10 @@ void bound_rates(const ServiceResult& result, Summary& summary) {
         }
     }
     const double part = tokens.relative();
-    if (const Metric* cost = summary.find("cost_per_million_tokens_usd"); cost != nullptr && part < 1) {
-        bound(summary, cost->name, cost->value / (1 + part), cost->value / (1 - part));
+    for (const Metric& cost : summary.metrics) {
+        if (is_cost(cost.name) && part < 1) {
+            bound(summary, cost.name, cost.value / (1 + part), cost.value / (1 - part));
+        }
     }
 }
 
@@ -143,8 +149,7 @@ void add_model_error(const Scenario& scenario, double spread, Summary& summary) 
             width = left.ttft;
         } else if (name.starts_with("e2e_s")) {
             width = left.end_to_end;
-        } else if (bound && (name == "requests_per_s" || name == "output_tokens_per_s" ||
-                             name == "cost_per_million_tokens_usd")) {
+        } else if (bound && (name == "requests_per_s" || name == "output_tokens_per_s" || is_cost(name))) {
             width = left.end_to_end;
         }
         if (width > 0) {
@@ -153,7 +158,7 @@ void add_model_error(const Scenario& scenario, double spread, Summary& summary) 
     }
     const bool own = experts ? engine.software.has_experts_interval : engine.software.has_interval;
     summary.notes.push_back(
-        fmt::format("low and high of latencies hold what the model erred in nine of ten measured runs of {}",
+        fmt::format("low and high of latencies cover the model's errors in nine of ten measured runs of {}",
                     engine.split ? "disaggregated serving"
                     : own        ? "this engine"
                                  : "all engines"));

@@ -212,10 +212,33 @@ class Writer {
         }
     }
 
+    // Each pool is paid for by prompts and by decoding in proportion to the time of its batches; idle time goes with them.
+    void add_costs_by_phase(double usd_per_output, Summary& summary) const {
+        double all = 0;
+        double prompts = 0;
+        for (std::size_t i = 0; i < totals_.phases.size(); ++i) {
+            const PhaseTime& phase = totals_.phases[i];
+            const PoolDevices& pool = totals_.devices[i];
+            const double paid = pool.gpu->price.value * (engine_.same_devices ? phase.batch_s : pool.count);
+            all += paid;
+            prompts += phase.batch_s > 0 ? paid * phase.prompt_s / phase.batch_s : 0;
+        }
+        if (totals_.prompt_tokens == 0 || totals_.answer_tokens == 0 || !(all > 0)) {
+            return;
+        }
+        const double share = prompts / all;
+        const double inputs = static_cast<double>(totals_.prompt_tokens) / static_cast<double>(totals_.answer_tokens);
+        summary.add("cost_per_million_input_tokens_usd", usd_per_output * share / inputs, "USD");
+        summary.add("cost_per_million_output_tokens_usd", usd_per_output * (1 - share), "USD");
+        summary.add("cost_per_million_blended_tokens_usd", usd_per_output / (1 + inputs), "USD");
+    }
+
     void add_costs(const ServiceResult& result, Summary& summary) const {
         if (totals_.priced && result.output_tokens > 0) {
             const double usd = totals_.price / 3600 * running(result) * std::max(result.window_s, 1e-12);
-            summary.add("cost_per_million_tokens_usd", usd / static_cast<double>(result.output_tokens) * 1e6, "USD");
+            const double usd_per_output = usd / static_cast<double>(result.output_tokens) * 1e6;
+            summary.add("cost_per_million_tokens_usd", usd_per_output, "USD");
+            add_costs_by_phase(usd_per_output, summary);
         }
         const double seconds = running(result) * result.window_s;
         // A given step cost does not say how busy the devices are.
@@ -251,11 +274,11 @@ class Writer {
         for (const PoolSpec& pool : service_.pools) {
             blocks = std::max(blocks, pool.limits.blocks);
             replicas += pool.replicas;
-            summary.notes.push_back(fmt::format("{} {} replica{} with {} cache blocks of {} tokens each", pool.replicas,
-                                                pool.role == Role::mixed     ? "mixed"
-                                                : pool.role == Role::prefill ? "prefill"
-                                                                             : "decode",
-                                                pool.replicas == 1 ? "" : "s", pool.limits.blocks, pool.limits.block));
+            const bool one = pool.replicas == 1;
+            const char* role = pool.role == Role::mixed ? "mixed" : pool.role == Role::prefill ? "prefill" : "decode";
+            summary.notes.push_back(fmt::format("{} {} replica{} {} cache blocks of {} tokens{}", pool.replicas, role,
+                                                one ? " has" : "s have", pool.limits.blocks, pool.limits.block,
+                                                one ? "" : " each"));
         }
         add_engine_caches(summary);
         ORRERY_ASSERT(blocks > 0);
@@ -318,8 +341,8 @@ class Writer {
         if (result.sessions.empty()) {
             if (service_.slo.session > 0) {
                 summary.notes.emplace_back(
-                    "'slo.session' has no effect: whole conversations are known of a trace whose requests wait for "
-                    "answers, and of a load with a 'count'");
+                    "'slo.session' has no effect: it needs whole conversations, as in a trace whose requests wait for "
+                    "answers, or in a load with a 'count'");
             }
             return;
         }
@@ -451,18 +474,18 @@ void note_service(const ServiceResult& result, Summary& summary) {
                         pretty_quantity(result.end_s, Dimension::time)));
     }
     if (result.refused > 0) {
-        summary.notes.push_back(
-            fmt::format("{} requests were refused: longer than the context or than the whole cache", result.refused));
+        summary.notes.push_back(fmt::format(
+            "{} requests were refused: they are longer than the context or than the whole cache", result.refused));
     }
     if (result.lone_prompts > 0) {
         summary.notes.push_back(fmt::format(
-            "{} prompts were longer than the token budget: each ran alone, where the engine whose scheduler this "
-            "is refuses it; a larger token_budget takes them",
+            "{} prompts were longer than the token budget and ran alone; the engine with this scheduler refuses "
+            "them, unless token_budget is larger",
             result.lone_prompts));
     }
     if (result.without_effect > 0) {
         summary.notes.push_back(
-            fmt::format("{} faults struck what did not run, and changed nothing", result.without_effect));
+            fmt::format("{} faults had no effect: they struck replicas that were not running", result.without_effect));
     }
     if (result.cut) {
         summary.notes.push_back(

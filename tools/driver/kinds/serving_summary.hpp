@@ -17,6 +17,12 @@ struct PoolDevices {
     double clock;
 };
 
+/// Where the time of a pool's batches goes, from when they are put together to when they are done.
+struct PhaseTime {
+    double batch_s = 0;   ///< of all batches,
+    double prompt_s = 0;  ///< and their part for prompts: by tokens where a batch has prompts and decoding sequences
+};
+
 /// What was built to serve a scenario.
 struct ServingTotals {
     const Scenario& scenario;
@@ -25,7 +31,9 @@ struct ServingTotals {
     std::uint32_t pool_gpus = 0;
     double price = 0;  ///< USD per hour of all GPUs
     bool priced = true;
-    bool piped = false;  ///< some replica has pipeline stages
+    std::vector<PhaseTime> phases = {};                  ///< by pool, where the devices have prices
+    std::uint64_t prompt_tokens = 0, answer_tokens = 0;  ///< of the measured requests that were answered
+    bool piped = false;                                  ///< some replica has pipeline stages
     bool scales = false;
     bool scaled_clock = false;
 };

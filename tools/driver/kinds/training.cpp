@@ -195,9 +195,16 @@ RunCost TrainingKind::cost(const Scenario& s) const {
     return out;
 }
 
-static constexpr const char* kTrainingCards[] = {"iteration_time_s", "tokens_per_s",           "mfu",
-                                                 "tflops_per_gpu",   "memory_per_gpu_gib",     "goodput_fraction",
-                                                 "bubble_fraction",  "exposed_communication_s"};
+static constexpr const char* kTrainingCards[] = {"iteration_time_s",
+                                                 "tokens_per_s",
+                                                 "mfu",
+                                                 "tflops_per_gpu",
+                                                 "memory_per_gpu_gib",
+                                                 "goodput_fraction",
+                                                 "bubble_fraction",
+                                                 "exposed_communication_s",
+                                                 "cost_per_billion_tokens_usd",
+                                                 "campaign_cost_usd"};
 
 const KindRow TrainingKind::kRow = {
     .name = "training",

@@ -63,6 +63,19 @@ std::vector<std::string> groups_between_nodes(const PlanSpec& plan, const Fabric
     return out;
 }
 
+// Nothing where some device has no price.
+static void add_cost(const std::vector<std::pair<const DeviceSpec*, double>>& devices, double iteration_s,
+                     double tokens, Summary& out) {
+    double usd_per_hour = 0;
+    for (const auto& [gpu, count] : devices) {
+        if (!(gpu->price.value > 0)) {
+            return;
+        }
+        usd_per_hour += gpu->price.value * count;
+    }
+    out.add("cost_per_billion_tokens_usd", usd_per_hour / 3600 * iteration_s / tokens * 1e9, "USD");
+}
+
 void add_training_metrics(const TrainingKind& s, const TrainingInput& input, const TrainingResult& result,
                           Summary& out) {
     const auto gpus = static_cast<double>(s.plan.ranks());
@@ -150,6 +163,7 @@ void add_training_metrics(const TrainingKind& s, const TrainingInput& input, con
         out.add("power_w", joules / result.iteration_s, "W");
         out.add("tokens_per_j", tokens / joules, "1/J");
     }
+    add_cost(devices, result.iteration_s, tokens, out);
     if (result.memory_odds > kNamedOdds) {
         out.notes.push_back(
             fmt::format("warning: memory is near its limit: within the errors of the memory model the odds of running "
@@ -158,18 +172,22 @@ void add_training_metrics(const TrainingKind& s, const TrainingInput& input, con
     }
     if (result.folded_into_one > 1) {
         out.notes.push_back(
-            fmt::format("{} ranks simulated, each standing for {}", result.simulated_ranks, result.folded_into_one));
+            result.simulated_ranks == 1
+                ? fmt::format("1 rank was simulated, which stands for {} equal ranks", result.folded_into_one)
+                : fmt::format("{} ranks were simulated, each standing for {} equal ranks", result.simulated_ranks,
+                              result.folded_into_one));
     } else {
-        out.notes.push_back(fmt::format("{} ranks simulated one by one", result.simulated_ranks));
+        out.notes.push_back(fmt::format("{} rank{} simulated individually", result.simulated_ranks,
+                                        result.simulated_ranks == 1 ? " was" : "s were"));
     }
     if (const auto groups = groups_between_nodes(s.plan, input.fabric); !groups.empty()) {
         out.notes.push_back(
-            fmt::format("exchanges of {} groups between nodes take what the most loaded link takes under all groups; "
+            fmt::format("exchanges of {} groups between nodes take the time of the most loaded link under all groups; "
                         "pipeline sends and gradient sums do not slow them",
                         fmt::join(groups, " and ")));
     }
     if (s.plan.operand_bytes() < 2) {
-        out.notes.push_back("mfu and hfu are of the rate of products in 16 bits");
+        out.notes.push_back("mfu and hfu are relative to the peak rate of 16-bit products");
     }
 }
 
@@ -269,7 +287,8 @@ class TrainingWork final : public ScenarioRun {
         add_training_metrics(scenario_.as<TrainingKind>(), input_, result, out.summary);
         add_power_swing(scenario_, run_, input_, out.summary);
         const double width = iteration_width(scenario_, result, input_.device);
-        for (const char* name : {"iteration_time_s", "tokens_per_s", "tflops_per_gpu", "mfu", "hfu"}) {
+        for (const char* name :
+             {"iteration_time_s", "tokens_per_s", "tflops_per_gpu", "mfu", "hfu", "cost_per_billion_tokens_usd"}) {
             for (Metric& metric : out.summary.metrics) {
                 if (metric.name == name) {
                     set_interval(metric, width);
@@ -278,7 +297,7 @@ class TrainingWork final : public ScenarioRun {
         }
         if (const TrainingRegime* regime = regime_of(scenario_)) {
             out.summary.notes.push_back(
-                fmt::format("low and high hold what the model erred in nine of ten measured runs of {}", regime->name));
+                fmt::format("low and high cover the model's errors in nine of ten measured runs of {}", regime->name));
         }
         add_messages(out);
         out.timeline = std::move(result.timeline);
