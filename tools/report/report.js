@@ -58,6 +58,14 @@ const draw = {
             item.low == null ? null : make("span", { class: "soft", text: joined(`90 %: ${item.low} to ${item.high}`) }))));
         host.append(grid);
     },
+    // What was asked of what, the answer, what was promised, and what follows from it.
+    story(block, host) {
+        const facts = make("dl", { class: "facts" });
+        for (const fact of block.facts) facts.append(make("dt", { text: fact.name }), make("dd", { class: fact.name === "Answer" ? "answer" : "", text: joined(fact.text) }));
+        const verdicts = block.verdicts.map((one) => make("p", { class: one.met ? "met" : "missed" }, make("b", { text: one.met ? "\u2713 met: " : "\u2717 missed: " }), joined(one.text)));
+        const findings = make("ol", { class: "findings" }, ...block.findings.map((text) => make("li", { class: "verdict", text: joined(text) })));
+        host.append(facts, ...verdicts, ...(block.findings.length ? [make("h2", { text: "Findings" }), findings] : []));
+    },
     bars(block, host) {
         // What the full width stands for: `most` of the block, or the longest bar.
         const most = Math.max(...block.items.map((item) => Math.abs(item.value)), block.most ?? 1e-300);
@@ -201,6 +209,41 @@ const draw = {
                 plugins: { tooltip: { callbacks: { label: (item) => `${item.raw.label ?? item.dataset.label}: ${short(item.raw.x)}, ${short(item.raw.y)}` } } } }
         });
     },
+    // Points with names, which stand beside those of the front; an axis over more than a decade is logarithmic.
+    named(block, host) {
+        const all = block.groups.flatMap((g) => g.points);
+        const wide = (i) => Math.min(...all.map((p) => p[i])) > 0 && Math.max(...all.map((p) => p[i])) > 10 * Math.min(...all.map((p) => p[i]));
+        const scale = (i, text) => wide(i) ? logarithmic(text) : axis(text, { type: "linear", ticks: { callback: /(^|, )s(econds)?$/.test(text) ? seconds : short }, grace: "8%" });
+        const front = all.filter((p) => p[3]).sort((a, b) => a[0] - b[0]);
+        const names = { id: "names", afterDatasetsDraw(drawing) {
+            const pen = drawing.ctx, { left, right, top } = drawing.chartArea;
+            pen.save();
+            pen.font = "11px system-ui, sans-serif";
+            pen.fillStyle = Chart.defaults.color;
+            const taken = [];
+            drawing.data.datasets.forEach((set, i) => { if (drawing.isDatasetVisible(i)) set.data.forEach((p, j) => {
+                if (!p.front) return;
+                const { x, y } = drawing.getDatasetMeta(i).data[j], room = Math.min(260, drawing.width * 0.45);
+                let text = p.label;
+                while (text.length > 4 && pen.measureText(text).width > room) text = text.slice(0, -2).replace(/.$/, "\u2026");
+                const width = pen.measureText(text).width, at = x + 8 + width > right ? Math.max(left, x - 8 - width) : x + 8;
+                const box = [at, Math.max(top + 12, y - 6), at + width, Math.max(top + 12, y - 6) + 12];
+                if (taken.some((t) => box[0] < t[2] && box[2] > t[0] && box[1] < t[3] && box[3] > t[1])) return;
+                taken.push(box);
+                pen.fillText(text, box[0], box[1]);
+            }); });
+            pen.restore();
+        } };
+        const shapes = ["circle", "triangle", "rect", "rectRot", "crossRot", "star"];
+        chart(host, {
+            type: "scatter",
+            plugins: [names],
+            data: { datasets: [...block.groups.map((g, i) => ({ label: g.name, data: g.points.map(([x, y, label, front]) => ({ x, y, label, front })), backgroundColor: colours[i % 8] + "c0", borderColor: colours[i % 8], pointStyle: shapes[i % 6], pointRadius: 5, showLine: block.joined, borderWidth: block.joined ? 2 : 1 })),
+                ...(front.length > 1 && !block.joined ? [{ label: "Pareto front", data: front.map(([x, y, label]) => ({ x, y, label })), showLine: true, pointRadius: 0, borderColor: Chart.defaults.color, borderDash: [5, 4], borderWidth: 1.5 }] : [])] },
+            options: { parsing: false, scales: { x: scale(0, block.x), y: scale(1, block.y) }, plugins: { legend: { display: block.groups.length > 1 || front.length > 1, labels: { usePointStyle: true } }, tooltip: { callbacks: { label: (item) => `${item.raw.label}: ${short(item.raw.x)}, ${short(item.raw.y)}` } } } }
+        });
+        if (front.length) draw.table({ columns: ["point", block.x, block.y], rows: front.map((p) => [p[2], p[0], p[1]]) }, host);
+    },
     // Curves, heat map and front of a sweep, over the columns that the reader chooses.
     explore(block, host) {
         const at = (name) => block.columns.indexOf(name);
@@ -263,12 +306,14 @@ const draw = {
         redraw();
         const [time, memory] = [block.lead, block.metrics.find((m) => m.startsWith("memory"))];
         if (!memory || memory === time) return;
-        const points = done.map((row) => [row[at(memory)], row[at(time)], "point " + row[0]]).filter((p) => typeof p[0] === "number" && typeof p[1] === "number");
+        const named = several.slice(0, 4), colour = named.find((key) => distinct(key).length <= 8);
+        const points = done.map((row) => [row[at(memory)], row[at(time)], named.map((key) => `${key.split(".").pop()} ${short(row[at(key)])}`).join(", "), false, colour ? `${colour} ${short(row[at(colour)])}` : "points"]).filter((p) => typeof p[0] === "number" && typeof p[1] === "number");
         points.sort((a, b) => a[0] - b[0] || a[1] - b[1]);
-        const front = [];
-        for (const p of points) if (!front.length || better(time)(p[1], front[front.length - 1][1]) !== front[front.length - 1][1]) front.push(p);
+        let edge = null;
+        for (const p of points) if (edge == null || better(time)(p[1], edge) !== edge) { p[3] = true; edge = p[1]; }
         host.append(make("h2", { style: "margin-top:22px", text: `Pareto front: ${time} against ${memory}` }));
-        draw.scatter({ groups: [{ name: "points", points }, { name: "front", points: front, line: true }], x: memory, y: time }, host);
+        const groups = [...new Set(points.map((p) => p[4]))].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
+        draw.named({ groups: groups.map((name) => ({ name, points: points.filter((p) => p[4] === name) })), x: memory.endsWith("_gib") ? `${memory}, GiB` : memory, y: time.endsWith("_s") ? `${time}, s` : time }, host);
     },
     details(block, host) {
         const inner = make("details", {}, make("summary", { text: block.title }));

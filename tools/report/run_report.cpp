@@ -5,6 +5,7 @@
 #include "tools/report/explanation_blocks.hpp"
 #include "tools/report/over_time.hpp"
 #include "tools/report/report.hpp"
+#include "tools/report/story.hpp"
 #include "tools/report/topology_svg.hpp"
 #include "workloads/training/simulation/timeline.hpp"
 
@@ -329,14 +330,7 @@ std::vector<FabricLayer> fabric_layers(const Scenario& scenario, const std::map<
 
 std::string run_report(const Scenario& scenario, const RunOutput& out, const Explanation& why) {
     Json blocks = Json::array();
-    Json expected = Json::array();
-    for (const ExpectationOutcome& one : out.summary.expectations) {
-        expected.push_back(fmt::format("{} {} {} ({})", one.met ? "\u2713" : "\u2717", one.metric.name, one.expected,
-                                       value_text(one.metric.value, one.metric.unit)));
-    }
-    if (!expected.empty()) {
-        blocks.push_back({{"kind", "text"}, {"title", "Expectations"}, {"lines", expected}});
-    }
+    blocks.push_back(Json::parse(story_block(scenario, out.summary, why)));
     if (Json quantiles = metric_quantiles(out.summary); !quantiles["rows"].empty()) {
         blocks.push_back(std::move(quantiles));
     }
@@ -399,8 +393,8 @@ std::string run_report(const Scenario& scenario, const RunOutput& out, const Exp
     blocks.push_back(resolved_table(scenario));
     return page(
         scenario.name,
-        fmt::format("{} scenario, resolved as {}, seed {}", out.summary.kind, out.summary.hash, out.summary.seed),
-        why.verdict, blocks);
+        fmt::format("{} scenario, resolved as {}, seed {}", out.summary.kind, out.summary.hash, out.summary.seed), "",
+        blocks);
 }
 
 }  // namespace orrery::report
