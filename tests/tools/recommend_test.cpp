@@ -222,15 +222,15 @@ TEST_CASE("recommend: what is wrong is told at once, and what cannot be is infea
     const std::string file = folder.file("load.yaml", load(20));
     const Outcome wrong =
         orrery_command("recommend " + file +
-                       " --gpus h100,h200-sxm --slo ttft_p95=2,tpt=50ms,tbt_p95=1s --weights bf61 --pricing spot "
+                       " --gpus h100,h200-sxm --slo ttft_p95=2,tpt=50ms,tbt_p95=1s --weights bf61 --pricing spt "
                        "--price x=2 --routers foo "
                        "--engines vlm-0.16 --pools both --max-gpus 0 --budget -1 --exhaustive --judged 3");
     CHECK(wrong.code == 2);
     for (const char* part :
          {"did you mean 'h100-sxm'?", "expected METRIC_pNN=TIME", "did you mean 'tpot'?", "are 50, 90 and 99",
-          "did you mean 'bf16'?", "give --price h200-sxm=USD", "'x' is none of --gpus", "unknown name 'foo'",
-          "did you mean 'vllm-0.16'?", "unknown name 'both'", "--max-gpus must be", "--budget is USD an hour",
-          "--judged has no effect"}) {
+          "did you mean 'bf16'?", "--pricing: unknown name 'spt'; did you mean 'spot'?", "'x' is none of --gpus",
+          "unknown name 'foo'", "did you mean 'vllm-0.16'?", "unknown name 'both'", "--max-gpus must be",
+          "--budget is USD an hour", "--judged has no effect"}) {
         CHECK_MESSAGE(wrong.text.find(part) != std::string::npos, std::string(part) << "\n" << wrong.text);
     }
     const Outcome none = orrery_command("recommend " + file);

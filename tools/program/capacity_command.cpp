@@ -4,6 +4,7 @@
 #include "tools/plan/serving_search.hpp"
 #include "tools/program/best_scenario.hpp"
 #include "tools/program/outputs.hpp"
+#include "tools/program/search_reports.hpp"
 #include "tools/report/page.hpp"
 #include "tools/sweep/worker_pool.hpp"
 #include "tools/terminal/terminal.hpp"
@@ -63,7 +64,11 @@ std::string capacity_json(const Capacity& capacity, const Scenario& scenario, do
     out["gpus"] = capacity.gpus;
     out["capacity_per_gpu_rps"] = rounded(capacity.rate / static_cast<double>(capacity.gpus));
     if (usd > 0) {
+        const CapacityTrial& best = capacity.best();
         out["cost_per_million_tokens_usd"] = rounded(usd);
+        out["cost_per_million_input_tokens_usd"] = rounded(best.input_cost);
+        out["cost_per_million_output_tokens_usd"] = rounded(best.output_cost);
+        out["cost_per_million_blended_tokens_usd"] = rounded(best.blended_cost);
     }
     out["runs"] = capacity.runs;
     out["trials"] = Json::array();
@@ -130,6 +135,9 @@ int command_capacity(const CommandLine& line, const DataDirectory& data) {
     if (line.has("json")) {
         write_output(line, "json", capacity_json(capacity, scenario, usd));
     }
+    if (line.has("report")) {
+        write_output(line, "report", capacity_report(capacity, scenario, rule(options)));
+    }
     if (line.quiet() || line.text("json") == "-") {
         return 0;
     }
@@ -152,7 +160,9 @@ int command_capacity(const CommandLine& line, const DataDirectory& data) {
     say(", {:.4g} per GPU on {} GPU{}, {:.0f} output tokens/s", capacity.rate / static_cast<double>(capacity.gpus),
         capacity.gpus, capacity.gpus == 1 ? "" : "s", best.output_tokens);
     if (usd > 0) {
-        say(", {:.3g} USD per million output tokens", usd);
+        say(", {:.3g} USD per million output tokens\n", usd);
+        say("USD per million tokens: {:.3g} input, {:.3g} output, {:.3g} blended", best.input_cost, best.output_cost,
+            best.blended_cost);
     }
     say("\n");
     return 0;
@@ -187,6 +197,9 @@ int plan_serving(const CommandLine& line, const Scenario& scenario, const DataDi
             out["plans"].push_back(plan_json(plan));
         }
         write_output(line, "json", out.dump(1) + "\n");
+    }
+    if (line.has("report")) {
+        write_output(line, "report", serving_plan_report(search, scenario, rule(options.capacity)));
     }
     const RankedServing& best = search.ranked.front();
     std::vector<std::string> without;

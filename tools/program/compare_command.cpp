@@ -10,6 +10,7 @@
 #include "tools/program/commands.hpp"
 #include "tools/program/outputs.hpp"
 #include "tools/program/print_summary.hpp"
+#include "tools/report/answer_report.hpp"
 #include "tools/report/svg.hpp"
 #include "tools/terminal/terminal.hpp"
 #include "workloads/imports/importer.hpp"
@@ -330,6 +331,40 @@ std::string bars(const std::vector<Compared>& all, const std::vector<Row>& rows)
     return groups_svg("times those of " + names.front(), groups, names, values, ChartStyle());
 }
 
+// The largest changes as findings, all metrics as a table.
+std::string page(const std::vector<Compared>& all, const std::vector<Row>& rows) {
+    const std::vector<std::string> header = header_of(all);
+    report::Answer out;
+    out.title = fmt::format("{} and {} more", header[1], all.size() - 1);
+    out.subtitle = "orrery compare";
+    out.facts.emplace_back("Question", "How do these runs differ?");
+    out.facts.emplace_back("First", all.front().name);
+    std::vector<const Row*> changed;
+    for (const Row& row : rows) {
+        if (!row.same() && row.name != "events" && !std::isnan(row.relative(1))) {
+            changed.push_back(&row);
+        }
+    }
+    std::stable_sort(changed.begin(), changed.end(),
+                     [](const Row* a, const Row* b) { return std::fabs(a->relative(1)) > std::fabs(b->relative(1)); });
+    out.facts.emplace_back("Answer", fmt::format("{} of {} metrics differ", changed.size(), rows.size()));
+    for (std::size_t i = 0; i < std::min<std::size_t>(3, changed.size()); ++i) {
+        const Row& row = *changed[i];
+        out.findings.push_back(fmt::format("{} goes from {} to {} ({}) in {}.", row.name, one_line(*row.values[0]),
+                                           one_line(*row.values[1]), change_text(row.relative(1)), header[2]));
+    }
+    ResultTable table{header, {}};
+    for (const Row& row : rows) {
+        std::vector<Cell> cells;
+        for (const std::string& cell : cells_of(row)) {
+            cells.emplace_back(cell);
+        }
+        table.rows.push_back(std::move(cells));
+    }
+    out.tables.push_back({"All metrics", std::move(table)});
+    return report::answer_report(out);
+}
+
 }  // namespace
 
 int command_compare(const CommandLine& line, const DataDirectory& data) {
@@ -356,7 +391,8 @@ int command_compare(const CommandLine& line, const DataDirectory& data) {
     for (const auto& [option, writer] : {std::pair<const char*, Writer>{"export-markdown", markdown},
                                          {"export-csv", csv},
                                          {"export-json", json},
-                                         {"export-svg", bars}}) {
+                                         {"export-svg", bars},
+                                         {"report", page}}) {
         if (line.has(option)) {
             write_output(line, option, writer(all, rows));
             to_output = to_output || line.text(option) == "-";

@@ -7,6 +7,7 @@
 #include "tools/program/capacity_command.hpp"
 #include "tools/program/commands.hpp"
 #include "tools/program/outputs.hpp"
+#include "tools/program/search_reports.hpp"
 #include "tools/sweep/worker_pool.hpp"
 #include "tools/terminal/terminal.hpp"
 
@@ -164,7 +165,7 @@ int command_plan(const CommandLine& line, const DataDirectory& data) {
                         line.text("headroom")),
             ErrorCode::command_line);
     }
-    double price = 0;
+    double price = scenario.cluster.mixed ? 0 : scenario.cluster.node.gpu.price.value;
     if (line.has("price") && (!parse_number(line.text("price"), price) || price <= 0)) {
         throw ConfigError("--price is a positive number: the price of a GPU hour", ErrorCode::command_line);
     }
@@ -179,6 +180,9 @@ int command_plan(const CommandLine& line, const DataDirectory& data) {
     progress.finish();
     if (line.has("json")) {
         write_output(line, "json", plan_json(search, scenario, price));
+    }
+    if (line.has("report")) {
+        write_output(line, "report", plan_report(search, scenario, price));
     }
     if (line.has("output")) {
         write_best_scenario(
@@ -206,7 +210,7 @@ int command_plan(const CommandLine& line, const DataDirectory& data) {
     const bool with_nodes = options.nodes.size() > 1;
     std::vector<std::string> header = {"rank", "iteration", "", "MFU", "tokens/s", "memory"};
     if (with_nodes || price > 0) {
-        header.emplace_back(price > 0 ? "cost / 10^9 tokens" : "GPU hours / 10^9 tokens");
+        header.emplace_back(price > 0 ? "USD / 10^9 tokens" : "GPU hours / 10^9 tokens");
     }
     header.insert(header.end(), {"plan", "where its time goes; from the second on, against the best"});
     std::vector<std::vector<std::string>> rows;

@@ -3,10 +3,12 @@
 #include "sim/base/input_file.hpp"
 #include "sim/config/units.hpp"
 #include "sim/config/yaml_tree.hpp"
+#include "tools/driver/price_classes.hpp"
 #include "tools/plan/deployment.hpp"
 #include "tools/plan/recommend.hpp"
 #include "tools/program/best_scenario.hpp"
 #include "tools/program/outputs.hpp"
+#include "tools/program/search_reports.hpp"
 #include "tools/report/page.hpp"
 #include "tools/sweep/worker_pool.hpp"
 #include "tools/terminal/terminal.hpp"
@@ -28,6 +30,11 @@ using Json = nlohmann::ordered_json;
 
 Json rounded(double value) {
     return std::isfinite(value) ? Json(std::stod(fmt::format("{:.12g}", value))) : Json(nullptr);
+}
+
+// Of output tokens.
+double usd_per_million(const Recommendation& one) {
+    return one.output_tokens > 0 ? one.usd_per_hour / 3600 / one.output_tokens * 1e6 : 0;
 }
 
 Json all_rounded(const std::vector<double>& values) {
@@ -149,20 +156,11 @@ class Options {
                         : fmt::format("--price {}: '{}' is none of --gpus ({})", text, name, fmt::join(names, ", ")));
             }
         }
-        const std::string pricing = line_.has("pricing") ? line_.text("pricing") : "on-demand";
-        if (pricing != "on-demand" && pricing != "reserved" && pricing != "spot") {
-            unknown("pricing", pricing, {"on-demand", "reserved", "spot"});
-        } else if (pricing != "on-demand") {
-            for (const DeviceChoice& device : out_.devices) {
-                if (device.price <= 0) {
-                    bad(fmt::format("--pricing {0}: only prices on demand are known; give --price {1}=USD", pricing,
-                                    device.name));
-                }
-            }
-            if (out_.devices.empty()) {
-                bad(fmt::format(
-                    "--pricing {}: only prices on demand are known; name devices (--gpus) and give their --price",
-                    pricing));
+        if (line_.has("pricing")) {
+            out_.pricing = line_.text("pricing");
+            const auto& known = driver::price_classes();
+            if (std::find(known.begin(), known.end(), out_.pricing) == known.end()) {
+                unknown("pricing", out_.pricing, known);
             }
         }
     }
@@ -216,6 +214,7 @@ std::string recommendation_json(const RecommendSearch& search, const RecommendOp
             {"replicas", arrangement.split ? Json{one.replicas.first, one.replicas.second} : Json{one.replicas.first}},
             {"gpus", one.gpus},
             {"cost_usd_per_hour", rounded(one.usd_per_hour)},
+            {"cost_per_million_tokens_usd", rounded(usd_per_million(one))},
             {"output_tokens_per_s", rounded(one.output_tokens)},
             {"tokens_per_s_per_gpu", rounded(one.tokens_per_gpu)},
             {"tokens_per_s_per_user", rounded(one.tokens_per_user)},
@@ -236,6 +235,7 @@ std::vector<std::string> row_of(const RecommendSearch& search, const Recommendat
     const Arrangement& arrangement = search.list.open[one.arrangement];
     return {std::to_string(rank),
             fmt::format("{:.2f}", one.usd_per_hour),
+            fmt::format("{:.3g}", usd_per_million(one)),
             std::to_string(one.gpus),
             replicas_text(arrangement, one.replicas),
             arrangement.words,
@@ -375,6 +375,9 @@ int command_recommend(const CommandLine& line, const DataDirectory& data) {
     if (line.has("json")) {
         write_output(line, "json", recommendation_json(search, options, scenario));
     }
+    if (line.has("report")) {
+        write_output(line, "report", recommend_report(search, scenario, rule(options)));
+    }
     const Recommendation& best = search.ranked.front();
     const Arrangement& arrangement = search.list.open[best.arrangement];
     if (line.has("output")) {
@@ -394,10 +397,10 @@ int command_recommend(const CommandLine& line, const DataDirectory& data) {
         "limits, {} look dearer; {} are judged on the whole load, in {} runs\n",
         list.listed, list.do_not_divide + list.refused, list.do_not_fit, list.too_slow, search.miss_limits,
         search.dearer, search.ranked.size(), search.runs);
-    const std::vector<std::string> header = {"rank",         "USD/h",         "GPUs",     "replicas",
-                                             "arrangement",  "tokens/s",      "ttft p95", "tpot p95",
-                                             "tokens/s/GPU", "tokens/s/user", "Pareto",   "with one fewer"};
-    const std::vector<ColumnFit> fit = {{}, {}, {}, {}, {0, true}, {5}, {3}, {3}, {4}, {4}, {2}, {1, true}};
+    const std::vector<std::string> header = {
+        "rank",     "USD/h",    "USD / 10^6 tokens", "GPUs",          "replicas", "arrangement",   "tokens/s",
+        "ttft p95", "tpot p95", "tokens/s/GPU",      "tokens/s/user", "Pareto",   "with one fewer"};
+    const std::vector<ColumnFit> fit = {{}, {}, {5}, {}, {}, {0, true}, {5}, {3}, {3}, {4}, {4}, {2}, {1, true}};
     std::vector<std::vector<std::string>> rows;
     std::vector<std::vector<std::string>> front;
     for (std::size_t i = 0; i < search.ranked.size(); ++i) {
