@@ -189,6 +189,12 @@ class Reader final : public Fields {
         if (node == nullptr) {
             return;
         }
+        // `none` says that what the section turns on is off, also where the file or a preset has the section.
+        const bool can_be_off = present != nullptr && preset == nullptr && field.alone == nullptr;
+        if (can_be_off && node->kind == YamlNode::Kind::scalar && node->scalar == "none") {
+            *present = false;
+            return;
+        }
         if (present != nullptr) {
             *present = true;
         }
@@ -216,6 +222,7 @@ class Reader final : public Fields {
                         fmt::format("'{}' must be a map{}", field.key,
                                     preset != nullptr        ? fmt::format(" or the name of a {} preset", preset->what)
                                     : field.alone != nullptr ? fmt::format(" or its '{}' alone", field.alone)
+                                    : can_be_off             ? ", or 'none'"
                                                              : ""),
                         ErrorCode::wrong_type);
         }

@@ -75,11 +75,13 @@ class ReferenceWriter final : public Fields {
             row.choices.emplace_back(name, "");
         }
     }
-    void nested(const Field& field, const PresetKind* preset, bool*,
+    void nested(const Field& field, const PresetKind* preset, bool* present,
                 const std::function<void(Fields&)>& describe) override {
         KeyReference& row = add(field, preset != nullptr ? "name of a preset" : "keys");
         if (field.alone != nullptr) {
             row.type = fmt::format("keys, or `{}` alone", field.alone);
+        } else if (present != nullptr && preset == nullptr) {
+            row.type = "keys, or `none`";
         }
         row.or_keys = preset != nullptr;
         row.section = true;

@@ -46,7 +46,7 @@ class SchemaWriter final : public Fields {
     void choice(const Field& field, const std::vector<std::string>& names, std::size_t& index) override {
         add(field, "string", names[index])["enum"] = names;
     }
-    void nested(const Field& field, const PresetKind* preset, bool*,
+    void nested(const Field& field, const PresetKind* preset, bool* present,
                 const std::function<void(Fields&)>& describe) override {
         SchemaWriter inner;
         describe(inner);
@@ -62,6 +62,10 @@ class SchemaWriter final : public Fields {
             properties[field.key] = {{"description", doc(field)}, {"anyOf", Json::array({one, object})}};
         } else {
             object["description"] = doc(field);
+            if (present != nullptr) {
+                object["type"] = {"object", "string"};
+                object["pattern"] = "^none$";
+            }
             properties[field.key] = std::move(object);
         }
         if (field.required) {

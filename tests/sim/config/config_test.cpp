@@ -254,6 +254,13 @@ TEST_CASE("a single value stands for the key of a section that is mostly given a
     };
     CHECK(tokens("300")["mean"] == 300);
     CHECK(tokens("300") == tokens("{mean: 300}"));
+    // What a section turns on, `none` turns off.
+    const std::string training =
+        "orrery: 1\nkind: training\ncluster: {nodes: 1, node: dgx-h100}\nmodel: llama-3-8b\n"
+        "plan: {data: 8, global_batch: 8, micro_batch: 1, adapters: ADAPTERS}\n";
+    CHECK(test::refusal(with(training, "ADAPTERS", "none")).empty());
+    CHECK(test::refusal(with(training, "ADAPTERS", "off")).find("'adapters' must be a map, or 'none'") !=
+          std::string::npos);
     CHECK(test::refusal(with(serving, "LENGTH", "[300]")).find("'prompt' must be a map or its 'mean' alone") !=
           std::string::npos);
     CHECK(test::refusal(with(serving, "LENGTH", "long")).find("test.yaml:5:30: error: 'mean' must be a number") !=
