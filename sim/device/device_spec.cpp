@@ -137,11 +137,11 @@ void describe(Fields& fields, DeviceSpec& device) {
     fields.sourced(
         {"flash2", "rate of FlashAttention-2 over that of the measured attention kernels of training", false, 0, 2},
         Dimension::fraction, device.flash2);
-    fields.sourced(
-        {"split_accumulator",
-         "time of 8-bit products with split accumulation (promoted to 32 bits), relative to fast accumulation (0: the same)",
-         false, 0, 4},
-        Dimension::number, device.split_accumulator);
+    fields.sourced({"split_accumulator",
+                    "time of 8-bit products with split accumulation (promoted to 32 bits), relative to fast "
+                    "accumulation (0: the same)",
+                    false, 0, 4},
+                   Dimension::number, device.split_accumulator);
     fields.integer({"compute_units", "SMs or CUs", true, 1, 100000}, device.compute_units);
     fields.sourced(
         {"speed_spread",

@@ -249,8 +249,7 @@ void describe(Fields& fields, ModelSpec& model) {
     fields.enumeration({"query_key_norm", "queries and keys are normed: each head, or all heads of a token as one"},
                        {"none", "heads", "whole"}, model.query_key_norm);
     fields.when(model.latent.kv_rank == 0, "attention with keys and values of each head", [&](Fields& same) {
-        same.boolean({"output_gate", "what attention adds up is multiplied by a gate, a value each"},
-                     model.output_gate);
+        same.boolean({"output_gate", "gate that multiplies each value of attention's output"}, model.output_gate);
         model.attention.describe(same, {"attention", "keys that a token's attention reads"});
     });
     fields.section({"experts", "feed-forward layers that send each token to a few of many experts"},

@@ -25,16 +25,15 @@ const std::vector<std::string>& rl_algorithm_names() {
 
 void describe(Fields& fields, RlSpec& spec) {
     fields.enumeration(
-        {"algorithm",
-         "RL algorithm: ppo adds a critic; remax adds one greedy answer per prompt as the baseline",
-         true},
+        {"algorithm", "RL algorithm: ppo adds a critic; remax adds one greedy answer per prompt as the baseline", true},
         rl_algorithm_names(), spec.algorithm);
     fields.section({"batch", "prompts and answers of a step"}, [&](Fields& inner) {
         inner.integer({"prompts", "prompts of a step", false, 1, 1 << 24}, spec.prompts);
         inner.integer({"samples", "answers to each prompt", false, 1, 1 << 16}, spec.samples);
         inner.integer({"epochs", "times that training goes over a step's samples", false, 1, 100}, spec.epochs);
         inner.enumeration({"rows",
-                           "layout of samples: padded to the model's sequence length, packed into full sequences, or single sequences of their own length"},
+                           "layout of samples: padded to the model's sequence length, packed into full sequences, or "
+                           "single sequences of their own length"},
                           {"padded", "packed", "single"}, spec.rows);
         inner.integer(
             {"update", "samples between two updates; 0: as many as fill the global_batch of the plan, in sequences",
@@ -61,7 +60,8 @@ void describe(Fields& fields, RlSpec& spec) {
         });
     fields.section({"synchronisation", "transfer of trained weights to the generator"}, [&](Fields& inner) {
         inner.enumeration({"through",
-                           "path of the weights: GPU to GPU over the fabric, through a weight server, or gathered on one training GPU and broadcast"},
+                           "path of the weights: GPU to GPU over the fabric, through a weight server, or gathered on "
+                           "one training GPU and broadcast"},
                           {"fabric", "server", "gathered"}, spec.weights);
         inner.quantity({"bandwidth", "bandwidth of the server in each direction; 0 B/s: no server", false, 0, 1e15},
                        Dimension::rate, spec.bandwidth);

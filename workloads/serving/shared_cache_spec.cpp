@@ -12,7 +12,8 @@ void describe(Fields& fields, SharedCacheSpec& spec) {
              false, 0, 1e15},
             Dimension::rate, spec.bandwidth);
         store.integer({"node",
-                       "cluster node (from 0) that holds the store, so that blocks cross the fabric to other nodes; -1: on a link of its own",
+                       "cluster node (from 0) that holds the store, so that blocks cross the fabric to other nodes; "
+                       "-1: on a link of its own",
                        false, -1, 1 << 20},
                       spec.node);
         store.enumeration(

@@ -14,20 +14,15 @@ void describe(Fields& fields, PathSpec& spec) {
 }
 
 void describe(Fields& fields, TransportSpec& t) {
-    std::string kinds = "transport protocol";
-    for (const auto* row : packet::transport_table()) {
-        kinds +=
-            std::string(row == packet::transport_table().front() ? ": " : "; ") + row->name + ": " + row->description;
-    }
-    t.policy.describe_choice(fields, {"kind", kinds.c_str()});
+    t.policy.describe_choice(fields, {"kind", "transport protocol"});
     const packet::TransportNeeds needs = t.needs();
     fields.when(
         needs.acknowledged, "a transport that acknowledges packets",
         [&](Fields& same) {
-            same.enumeration(
-                {"recovery",
-                 "retransmission after a loss: everything from the lost packet (go-back-n) or only missing packets (selective); automatic: go-back-n for roce, hpcc, infiniband"},
-                {"automatic", "go-back-n", "selective"}, t.recovery);
+            same.enumeration({"recovery",
+                              "retransmission after a loss: everything from the lost packet (go-back-n) or only "
+                              "missing packets (selective); automatic: go-back-n for roce, hpcc, infiniband"},
+                             {"automatic", "go-back-n", "selective"}, t.recovery);
             same.quantity(
                 {"timeout", "time without progress after which packets count as lost; 0 s: 8 round trips of the path",
                  false, 0, 1e3},
@@ -36,11 +31,11 @@ void describe(Fields& fields, TransportSpec& t) {
             same.integer(
                 {"reorder", "packets beyond a gap that prove a loss; 0: 3 on one path, else by time", false, 0, 1e6},
                 t.reorder);
-            same.quantity(
-                {"reorder_time",
-                 "reordering window with many paths before an overtaken packet counts as lost; 0 s: the smoothed round trip (none with trimming)",
-                 false, 0, 1},
-                Dimension::time, t.reorder_time);
+            same.quantity({"reorder_time",
+                           "reordering window with many paths before an overtaken packet counts as lost; 0 s: the "
+                           "smoothed round trip (none with trimming)",
+                           false, 0, 1},
+                          Dimension::time, t.reorder_time);
         },
         Unmet::noted);
     fields.when(

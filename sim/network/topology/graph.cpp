@@ -339,7 +339,8 @@ struct SiteParameters : GraphParameters {
         fields.quantity({"segment", "bytes of a packet of a connection, for what losses cost", false, 64, 65536},
                         Dimension::bytes, segment);
         fields.quantity({"initial_window",
-                         "initial congestion window of a message's connections; it doubles every round trip up to the window (slow start); 0 B: no slow start",
+                         "initial congestion window of a message's connections; it doubles every round trip up to the "
+                         "window (slow start); 0 B: no slow start",
                          false, 0, 1024.0 * 1024 * 1024},
                         Dimension::bytes, initial_window);
     }

@@ -31,9 +31,10 @@ class MpRdma final : public Transport {
             fields.number({"mp_rdma_window", "initial window in packets; 0: a bandwidth-delay product, as in the paper",
                            false, 0, 1e6},
                           initial);
-            fields.integer({"mp_rdma_bitmap", "reordering bitmap of the receiver: packets tracked beyond the first missing one",
-                            false, 1, 65536},
-                           bitmap);
+            fields.integer(
+                {"mp_rdma_bitmap", "reordering bitmap of the receiver: packets tracked beyond the first missing one",
+                 false, 1, 65536},
+                bitmap);
             fields.integer(
                 {"mp_rdma_late", "packets behind the highest acknowledged one beyond which one cuts the window", false,
                  1, 65536},

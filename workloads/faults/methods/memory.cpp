@@ -14,8 +14,8 @@ class InMemory final : public CheckpointMethod {
         double share = 0.2;
         std::int64_t persist_every = 10;
         void describe(Fields& fields) {
-            fields.integer({"group", "protection group size in neighbouring nodes; 2 with parity 1: a mirrored copy", false,
-                            2, 1 << 16},
+            fields.integer({"group", "protection group size in neighbouring nodes; 2 with parity 1: a mirrored copy",
+                            false, 2, 1 << 16},
                            group);
             fields.integer({"parity", "nodes of a group that may be lost (Reed-Solomon)", false, 1, 1 << 16}, parity);
             fields.quantity({"nic_share", "share of the NICs' bandwidth for copies and parity", false, 0.01, 0.95},

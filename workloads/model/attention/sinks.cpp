@@ -12,9 +12,11 @@ class SinkAttention final : public StandardAttention {
     struct Parameters {
         std::int64_t tokens = 4;
         void describe(Fields& fields) {
-            fields.integer({"tokens", "attention sinks: first tokens of a sequence that every token attends to in addition to its window", false,
-                            1, 1'000'000},
-                           tokens);
+            fields.integer(
+                {"tokens",
+                 "attention sinks: first tokens of a sequence that every token attends to in addition to its window",
+                 false, 1, 1'000'000},
+                tokens);
         }
     };
     explicit SinkAttention(const Parameters& parameters) : tokens_(static_cast<double>(parameters.tokens)) {}

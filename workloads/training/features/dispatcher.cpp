@@ -54,10 +54,10 @@ void DispatcherPlan::describe(Fields& fields) {
     for (const Library& one : kLibraries) {
         names.emplace_back(one.name);
     }
-    fields.enumeration(
-        {"library",
-         "token exchange library: nccl and deepep wait for host counts, hybridep less; proxy and uccl start later; nvshmem sends per token; gin reaches less bandwidth"},
-        names, library);
+    fields.enumeration({"library",
+                        "token exchange library: nccl and deepep wait for host counts, hybridep less; proxy and uccl "
+                        "start later; nvshmem sends per token; gin reaches less bandwidth"},
+                       names, library);
     fields.quantity({"wait", "host's wait in each layer of a forward pass; 0: the library's", false, 0, 10},
                     Dimension::time, own_wait);
     fields.quantity({"start", "delay before the first byte of each exchange; 0: the library's", false, 0, 10},

@@ -41,8 +41,8 @@ struct AllocationSpec {
 
 inline void describe(Fields& fields, AllocationSpec& of) {
     fields.boolean({"moments",
-                    "gradients are freed after a step and buffers after their last use: the peak is that of the "
-                    "fullest moment of a step, not the sum of all kinds"},
+                    "free gradients after a step and buffers after their last use, so that the peak is the fullest "
+                    "moment, not a sum"},
                    of.moments);
     fields.when(of.moments, "memory by moments (software.allocation.moments)", [&](Fields& same) {
         same.enumeration({"states", "types of trained weights, gradients and states where plan.states names none"},
@@ -53,21 +53,23 @@ inline void describe(Fields& fields, AllocationSpec& of) {
                      of.wide_adapters);
         same.boolean(
             {"unfused_modules",
-             "layers run kernel by kernel, as Transformers writes them: gates keep both factors, and experts run "
-             "one after another"},
+             "run layers unfused, as in Transformers: gates keep both factors, and experts run one after another"},
             of.unfused_modules);
         same.boolean({"quantised_inputs", "products with weights of 4 bits keep a copy of their input"},
                      of.quantised_inputs);
         same.boolean({"wide_logits", "logits are widened to 32 bits and copied one token further before the loss"},
                      of.wide_logits);
-        same.sourced({"step_copies", "values per updated weight that the optimizer's kernels hold beside the states",
+        same.sourced({"step_copies",
+                      "temporary values per updated weight that optimizer kernels hold, in addition to the states",
                       false, 0, 16},
                      Dimension::number, of.step_copies);
         same.sourced(
             {"idle", "freed blocks that the caching allocator keeps, over the memory of activations", false, 0, 4},
             Dimension::fraction, of.idle);
-        same.sourced({"idle_sharded", "the same where ZeRO-3 gathers weights", false, 0, 4}, Dimension::fraction,
-                     of.idle_sharded);
+        same.sourced(
+            {"idle_sharded",
+             "freed blocks that the caching allocator keeps with ZeRO-3, over the memory of activations", false, 0, 4},
+            Dimension::fraction, of.idle_sharded);
         same.sourced({"communicators", "memory of collective libraries where a job has several GPUs", false, 0, 1e12},
                      Dimension::bytes, of.communicators);
     });

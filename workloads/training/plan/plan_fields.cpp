@@ -102,7 +102,8 @@ void describe_degrees(Fields& fields, PlanSpec& plan) {
     fields.integer({"data", "data-parallel degree", false, 1, 1'000'000}, plan.data);
     fields.integer({"context", "context-parallel degree", false, 1, 1024}, plan.context);
     fields.enumeration({"context_exchange",
-                        "context-parallel exchange: keys and values in a ring or all-gathered, sequence-to-head all-to-all (Ulysses), bidirectional ring (TokenRing), or both (USP)"},
+                        "context-parallel exchange: keys and values in a ring or all-gathered, sequence-to-head "
+                        "all-to-all (Ulysses), bidirectional ring (TokenRing), or both (USP)"},
                        context_exchange_names(), plan.context_exchange);
     fields.integer(
         {"context_inner", "context_exchange: hierarchical: neighbours that exchange tokens for heads", false, 0, 1024},
@@ -171,7 +172,8 @@ void describe_memory(Fields& fields, PlanSpec& plan, const Shares& shares) {
         Unmet::noted);
     fields.integer({"shard", "ranks that share weights under ZeRO-3; 0: all", false, 0, 1'000'000}, plan.shard);
     fields.enumeration({"states",
-                        "precision of weights, gradients and Adam states: mixed (16-bit with 32-bit states and master weights), all 16-bit, all 32-bit, or the software's"},
+                        "precision of weights, gradients and Adam states: mixed (16-bit with 32-bit states and master "
+                        "weights), all 16-bit, all 32-bit, or the software's"},
                        {"mixed", "16-bit", "32-bit", "software"}, plan.states);
 }
 
@@ -188,10 +190,10 @@ void describe_kernels(Fields& fields, PlanSpec& plan) {
     fields.enumeration({"attention", "attention kernel; software: what the software runs"},
                        {"unfused", "flash", "flash2", "flash1", "software"}, plan.asked_attention);
     fields.enumeration({"fusion", "elementwise kernels: fused, or one an operation"}, {"fused", "eager"}, plan.fusion);
-    fields.enumeration(
-        {"loss",
-         "loss kernels: unfused, compiled, one per pass, fused over 16-bit logits, or chunked together with the output layer"},
-        {"separate", "compiled", "online", "fused", "chunked", "software"}, plan.loss);
+    fields.enumeration({"loss",
+                        "loss kernels: unfused, compiled, one per pass, fused over 16-bit logits, or chunked together "
+                        "with the output layer"},
+                       {"separate", "compiled", "online", "fused", "chunked", "software"}, plan.loss);
     fields.enumeration(
         {"gradient_precision", "precision of gradients on the wire, and of their sums over micro-batches"},
         training_precision_names(), plan.gradient_precision);

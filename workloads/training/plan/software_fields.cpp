@@ -40,10 +40,10 @@ void describe(Fields& fields, SoftwareSpec& software) {
         {"gradient_sweeps",
          "extra sweeps over all gradients per step, such as zeroing, checking, scaling or copying them", false, 0, 100},
         Dimension::number, software.gradient_sweeps);
-    fields.boolean(
-        {"keeps_gradients",
-         "keep 16-bit gradients in addition to the 32-bit sums, which moves 26 instead of 10 bytes per weight and micro-batch"},
-        software.keeps_gradients);
+    fields.boolean({"keeps_gradients",
+                    "keep 16-bit gradients in addition to the 32-bit sums, which moves 26 instead of 10 bytes per "
+                    "weight and micro-batch"},
+                   software.keeps_gradients);
     fields.boolean({"fused_norms", "a norm is one kernel, with plan.fusion: eager too"}, software.fused_norms);
     fields.enumeration({"loss", "kernels of the loss, where the plan names none"},
                        {"separate", "compiled", "online", "fused", "chunked"}, software.loss);
@@ -125,7 +125,7 @@ void describe(Fields& fields, SoftwareSpec& software) {
                    Dimension::fraction, software.interval);
     fields.sourced({"reserved_memory", "memory per GPU for context and library buffers", true, 0, 1e12},
                    Dimension::bytes, software.reserved_memory);
-    fields.section({"allocation", "rules by which the software allocates memory, besides the plan"},
+    fields.section({"allocation", "rules by which the software allocates memory, in addition to the plan"},
                    [&](Fields& inner) { describe(inner, software.allocation); });
 }
 
