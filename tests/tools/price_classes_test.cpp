@@ -34,9 +34,11 @@ std::map<std::string, double> metrics(const std::string& file, const std::string
     const Outcome out = orrery_command(fmt::format("run {} {} --quiet --json -", file, more));
     REQUIRE_MESSAGE(out.code == 0, out.text);
     std::map<std::string, double> values;
-    for (const auto& metric : nlohmann::json::parse(out.text).at("metrics").items()) {
-        const auto& value = metric.value().at("value");
-        values[metric.key()] = value.is_number() ? value.get<double>() : 0;
+    const auto summary = nlohmann::json::parse(out.text);
+    for (const auto& [name, metric] : summary["metrics"].items()) {
+        if (metric.contains("value") && metric["value"].is_number()) {
+            values[name] = metric["value"].get<double>();
+        }
     }
     return values;
 }
@@ -97,9 +99,11 @@ TEST_CASE("prices: training costs its GPU hours, and a campaign those of its los
     const auto all = metrics(file);
     CHECK(all.at("cost_per_billion_tokens_usd") ==
           doctest::Approx(8 * 2.95 / 3600 / all.at("tokens_per_s") * 1e9).epsilon(1e-6));
-    const auto campaign = metrics(file, "--set faults.gpu_mtbf='100 h' --set faults.iterations=100000");
-    CHECK(campaign.at("campaign_cost_usd") ==
-          doctest::Approx(8 * 2.95 * campaign.at("campaign_s") / 3600).epsilon(1e-6));
+    const auto campaign = metrics(std::string(ORRERY_SOURCE_DIR) + "/scenarios/faults/gpu-fail-stop.yaml",
+                                  "--set cluster.node.gpu.price=2");
+    const double gpus = campaign.at("campaign_cost_usd") / (2 * campaign.at("campaign_s") / 3600);
+    // The job and a node that stands by.
+    CHECK(gpus == doctest::Approx(128 + 8).epsilon(1e-6));
     // A device without a price states no cost.
     CHECK(metrics(file, "--set cluster.node.gpu.price=0").count("cost_per_billion_tokens_usd") == 0);
 }
@@ -131,7 +135,7 @@ TEST_CASE("prices: a class that is unknown, or that a device has no price of, is
         return "orrery: 1\nkind: serving\n" + cluster + serving.substr(serving.find("model:"));
     };
     refused(with("cluster: {nodes: 1, node: {preset: dgx-h100, gpu: {preset: h100-sxm, price: sopt}}}\n"),
-            "bad.yaml:3:82: error: 'price' cannot be 'sopt' (did you mean 'spot'?)");
+            "bad.yaml:3:77: error: 'price' cannot be 'sopt' (did you mean 'spot'?)");
     refused(with("cluster: {nodes: 1, node: {preset: dgx-h100, gpu: {preset: l40s, price: reserved}}}\n"),
             "no price of class 'reserved' is known for 'l40s'");
     refused(with("cluster: {nodes: 1, node: {preset: dgx-h100, gpu: {preset: a100-sxm-80g, price: owned}}}\n"),
