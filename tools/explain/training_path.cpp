@@ -56,7 +56,8 @@ class CriticalPath {
     }
 
     // Time that transfers of a category are under way, mean over the simulated ranks: what is priced inside passes, and
-    // the activities. A collective is one task of all `members` that hold the same weights, a send is the sender's alone.
+    // the activities. A collective is one task of all `members` that hold the same weights, an exchange of a pass one of its group, a
+    // send is the sender's alone.
     [[nodiscard]] std::map<Category, double> busy(double members) const {
         std::map<Category, double> out;
         const auto ranks = static_cast<double>(graph_.ranks.size());
@@ -67,7 +68,10 @@ class CriticalPath {
                 continue;  // between memories of a node: busy_memories
             }
             if (task.activity != Task::kNoActivity) {
-                const double owners = task.category == Category::pipeline_communication ? 1 : members;
+                const double group = exchanging(task.category);
+                const double owners = task.category == Category::pipeline_communication ? 1
+                                      : group > 0 ? std::min<double>(group, graph_.ranks_per_stage)
+                                                  : members;
                 out[task.category] += (executor_->end_of(id) - executor_->start_of(id)).seconds() * owners / ranks;
             } else if (price_of(id) != TrainingGraph::kNoPrice) {
                 for (const Category category :
@@ -183,6 +187,23 @@ class CriticalPath {
                 *group.collectives, in.paths, in.priced()};
     }
 
+    // Ranks that exchange inside passes; 0: it is no such category.
+    [[nodiscard]] double exchanging(Category category) const {
+        const PlanSpec& plan = input_.plan;
+        switch (category) {
+            case Category::tensor_communication:
+                return static_cast<double>(plan.tensor);
+            case Category::context_communication:
+                return static_cast<double>(plan.context);
+            case Category::expert_communication:
+                return static_cast<double>(plan.experts.expert * (plan.experts.dispatch == TokenDispatch::all_gather
+                                                                      ? plan.expert_tensor()
+                                                                      : 1));
+            default:
+                return 0;
+        }
+    }
+
     [[nodiscard]] bool like_first(std::uint32_t rank) const {
         const auto group = [&](std::uint32_t of) { return input_.fabric.group_of(input_.placement.gpu(of)); };
         return input_.groups.empty() || group(rank) == group(graph_.ranks[0]);
@@ -194,6 +215,9 @@ class CriticalPath {
         const TaskLabel& label = graph_.labels[task.label];
         const bool cut = label.work == PassWork::scores || label.work == PassWork::score_gradients;
         if (!label.pass || cut || task.category == Category::data_communication) {
+            if (executor_->end_of(id) == executor_->start_of(id)) {
+                return;  // a mark between others
+            }
             KernelSum& sum = sums[{graph_.graph.name_of(id), "", "kernels"}];
             sum.count += 1;
             sum.seconds += (executor_->end_of(id) - executor_->start_of(id)).seconds();

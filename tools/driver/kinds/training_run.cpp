@@ -16,6 +16,7 @@
 #include "workloads/training/features/offload.hpp"
 #include "workloads/training/features/slices.hpp"
 #include "workloads/training/features/zeroth_order.hpp"
+#include "workloads/training/lowering/pass_exchanges.hpp"
 #include "workloads/training/memory/memory.hpp"
 
 #include <fmt/format.h>
@@ -180,7 +181,8 @@ void add_training_metrics(const TrainingKind& s, const TrainingInput& input, con
         out.notes.push_back(fmt::format("{} rank{} simulated individually", result.simulated_ranks,
                                         result.simulated_ranks == 1 ? " was" : "s were"));
     }
-    if (const auto groups = groups_between_nodes(s.plan, input.fabric); !groups.empty()) {
+    if (const auto groups = groups_between_nodes(s.plan, input.fabric);
+        !groups.empty() && !exchanges_on_fabric(input)) {
         out.notes.push_back(
             fmt::format("exchanges of {} groups between nodes take the time of the most loaded link under all groups; "
                         "pipeline sends and gradient sums do not slow them",

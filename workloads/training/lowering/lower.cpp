@@ -100,6 +100,7 @@ std::optional<TrainingGraph> Lowering::build() {
     if (one_rank_ && !alike_) {
         return std::nullopt;
     }
+    add_crossings();
     add_tasks();
     join_rings();
     add_hosts();
@@ -203,7 +204,17 @@ std::uint32_t Lowering::price_on(std::uint32_t rank, std::uint32_t price) {
 }
 
 TaskId Lowering::compute(std::uint32_t rank, std::uint16_t name, Category category, std::uint32_t price) {
-    price = price_on(rank, price + kind_on(rank));
+    price += kind_on(rank);
+    if (!crossings_.empty()) {
+        const PassParts& parts = parts_of(price, rank_kind_[rank]);
+        if (!parts.exchanges.empty()) {
+            return compute_beside(rank, name, category, parts);
+        }
+    }
+    return add_compute(rank, name, category, price_on(rank, price));
+}
+
+TaskId Lowering::add_compute(std::uint32_t rank, std::uint16_t name, Category category, std::uint32_t price) {
     Task task;
     ORRERY_ASSERT(price < out_.prices.size());
     task.duration = SimTime::from_seconds(out_.prices[price].total());
@@ -463,6 +474,8 @@ void Lowering::add_hosts() {
     for (std::uint32_t rank = 0; rank < rank_count() && !waits; ++rank) {
         double ahead = 0;
         for (const TaskId pass : out_.compute[rank]) {
+            const auto exposed = exposed_.find(pass.value());
+            ahead += exposed == exposed_.end() ? 0 : exposed->second;
             ahead += out_.prices[out_.price_at[pass.value()]].total() - launch_seconds(rank, pass);
             waits = waits || ahead < 0;
         }
@@ -474,6 +487,9 @@ void Lowering::add_hosts() {
     const std::uint16_t name = out_.graph.name("launch kernels");
     for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
         for (const TaskId pass : out_.compute[rank]) {
+            if (!crossings_.empty() && out_.price_at[pass.value()] == nothing_) {
+                continue;
+            }
             Task task;
             task.duration = SimTime::from_seconds(launch_seconds(rank, pass));
             task.rank = out_.ranks[rank];

@@ -359,13 +359,13 @@ void PipelineLowering::add_pass(std::uint32_t rank, const Pass& pass, std::uint1
         pieces.push_back(compute(rank, name, category, prices_[index_of(pass.work)][part_of(place)]));
     }
     ORRERY_ASSERT(!pieces.empty());
-    starts_[rank].push_back(pieces.front());
+    starts_[rank].push_back(begin_of(pieces.front()));
     ends_[rank].push_back(pieces.back());
     if (in_buckets && backward) {
         final_[rank][pass.chunk] = sent.empty() ? std::move(pieces) : std::move(sent);
     } else if (in_buckets && !gathered_.empty()) {
         for (const Gathered& gathered : gathered_[rank][pass.chunk]) {
-            out_.graph.add_edge(gathered.id, pieces[gathered.bucket]);
+            out_.graph.add_edge(gathered.id, begin_of(pieces[gathered.bucket]));
         }
     }
 }

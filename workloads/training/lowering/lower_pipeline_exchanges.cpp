@@ -37,7 +37,7 @@ void PipelineLowering::move_units() {
             }
             for (std::uint32_t rank = first; rank < first + per_stage(); ++rank) {
                 for (const TaskId input : inputs[rank]) {
-                    out_.graph.add_edge(input, unit_tasks_[rank][k]);
+                    out_.graph.add_edge(input, begin_of(unit_tasks_[rank][k]));
                 }
             }
             if (makes_gradients(step.work)) {

@@ -116,7 +116,7 @@ class ShardedLowering final : public OffloadLowering {
         for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
             const TaskId id = compute(rank, out_.graph.name(name), category, price);
             for (const TaskId input : inputs[rank]) {
-                out_.graph.add_edge(input, id);
+                out_.graph.add_edge(input, begin_of(id));
             }
             done[rank].push_back(id);
         }

@@ -6,8 +6,10 @@
 #include "workloads/training/lowering/lower.hpp"
 #include "workloads/training/lowering/rank_folding.hpp"
 
+#include <array>
 #include <map>
 #include <optional>
+#include <unordered_map>
 
 namespace orrery::training {
 
@@ -28,6 +30,10 @@ inline constexpr std::uint8_t kUpdateStream = 11;
 inline constexpr std::uint8_t kStateWriteBackStream = 12;
 inline constexpr std::uint8_t kUploadStream = 13;
 inline constexpr std::uint8_t kStreamCount = 14;
+/// Behind these, of exchanges of passes on the fabric: lower_pass_exchanges.cpp.
+[[nodiscard]] inline std::uint8_t exchange_stream(PassStream of) {
+    return static_cast<std::uint8_t>(kStreamCount + static_cast<std::uint8_t>(of));
+}
 
 /// How the ranks of a stage, of the simulated replicas, are in the graph.
 enum class RankCopies {
@@ -106,8 +112,14 @@ class Lowering {
     }
     /// What the tasks that are added from now on work on.
     void label(const TaskLabel& of);
-    /// Appends a task to the compute stream of a simulated rank; `price`: of add_prices.
+    /// Appends a task to the compute stream of a simulated rank; `price`: of add_prices. Of a pass whose exchanges run on the fabric,
+    /// several, of which it returns the last.
     TaskId compute(std::uint32_t rank, std::uint16_t name, Category category, std::uint32_t price);
+    /// The first task of what compute() returned the last of: what it waits for comes before this.
+    [[nodiscard]] TaskId begin_of(TaskId end) const {
+        const auto found = begun_.find(end.value());
+        return found == begun_.end() ? end : found->second;
+    }
     /// Adds an activity that belongs to no stream yet.
     TaskId transfer(std::uint32_t rank, std::uint8_t stream, std::uint16_t name, Category category, double latency,
                     std::uint32_t demand_set, double bytes);
@@ -196,6 +208,51 @@ class Lowering {
     TrainingGraph out_;
 
   private:
+    // Exchanges of passes on the fabric: lower_pass_exchanges.cpp.
+
+    /// A part of a pass's exchanges on a communicator, in seconds alone.
+    struct PassExchange {
+        std::size_t crossing;  ///< index in crossings_
+        double hidden;         ///< by kernels of the pass
+        double exposed;
+        double latency;  ///< s for each of these seconds before bytes move
+        double bytes;    ///< B that a rank then sends, for each of these seconds
+    };
+    struct PassParts {
+        std::uint32_t kernels = 0;  ///< price of the rest
+        std::vector<PassExchange> exchanges;
+    };
+    struct CrossingGroup {
+        Group group;
+        std::uint32_t set;              ///< of demands
+        std::vector<TaskId> exchanges;  ///< so far, in order
+    };
+    /// A communicator whose groups are on several nodes.
+    struct Crossing {
+        PassStream stream = PassStream::compute;
+        Category category = Category::other;
+        std::uint16_t name = 0;
+        std::vector<double> bytes_per_second;  ///< that a rank sends while it exchanges: by kind of rank
+        double seconds_per_byte = 0;           ///< on the most loaded link, under all groups at once
+        std::vector<CrossingGroup> groups;
+        std::vector<std::uint32_t> group_of;  ///< by rank
+        std::vector<std::uint32_t> next;      ///< by rank: how many exchanges it has had
+    };
+    void add_crossings();
+    [[nodiscard]] std::vector<Group> crossing_groups(PassStream stream, std::uint32_t stage);
+    [[nodiscard]] double crossing_rate(PassStream stream, std::uint32_t kind) const;
+    [[nodiscard]] std::array<double, kPassStreams> exchanged(std::uint32_t kind) const;
+    [[nodiscard]] std::vector<Group> tensor_groups(std::uint32_t stage);
+    [[nodiscard]] std::vector<Group> exchanging_groups(std::uint32_t stage);
+    [[nodiscard]] GroupTransfer planned_crossing(PassStream stream, const std::vector<GpuId>& group) const;
+    std::uint32_t demands_of_crossing(PassStream stream, const Group& group, std::vector<double>& loads);
+    const PassParts& parts_of(std::uint32_t price, std::uint32_t kind);
+    TaskId exchange(std::uint32_t rank, const PassExchange& of, double seconds, TaskId after);
+    /// A task of no length where exchanges begin or have ended.
+    TaskId mark(std::uint32_t rank, Category category);
+    TaskId compute_beside(std::uint32_t rank, std::uint16_t name, Category category, const PassParts& parts);
+    TaskId add_compute(std::uint32_t rank, std::uint16_t name, Category category, std::uint32_t price);
+
     void add_costs();
     void choose_block();
     void require_size() const;
@@ -225,6 +282,11 @@ class Lowering {
     std::map<std::pair<std::uint32_t, int>, std::vector<std::uint32_t>> known_demands_;
     std::map<std::pair<std::uint32_t, double>, std::uint32_t> slow_prices_;  ///< by price and factor
     std::vector<TaskId> last_;                                               ///< by simulated rank and stream
+    std::vector<Crossing> crossings_;
+    std::map<std::uint32_t, PassParts> parts_;           ///< by price
+    std::unordered_map<std::uint32_t, TaskId> begun_;    ///< by the last task of a pass with exchanges
+    std::unordered_map<std::uint32_t, double> exposed_;  ///< s, by the kernels of such a pass
+    std::uint32_t nothing_ = 0;                          ///< price of marks
     LabelTable known_labels_;
     std::uint32_t label_ = 0;  ///< of tasks that are added now
 };

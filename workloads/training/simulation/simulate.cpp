@@ -27,7 +27,7 @@ bool is_communication(Category category) {
 }
 
 bool offloads(const Task& task) {
-    return task.stream >= kFetchStream;
+    return task.stream >= kFetchStream && task.stream < kStreamCount;
 }
 
 // Books a wait for copies between memories and for updates by the host, back in time from `to`; returns what is left of it, with the

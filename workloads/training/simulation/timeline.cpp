@@ -66,6 +66,7 @@ class IterationDrawing {
             if (i % per_stage < shown) {
                 drawn_[rank] = {i / per_stage, i % per_stage == 0};
                 out_.processes.emplace_back(rank, fmt::format("rank {} (stage {})", rank, i / per_stage));
+                find_ends(lowered.stream(i));
             }
         }
         out_.threads = {{0, "compute"}, {1, "send"}, {2, "gather"}, {3, "reduce"}, {4, "host"}};
@@ -91,15 +92,37 @@ class IterationDrawing {
         bool first = false;  ///< of its stage
     };
 
+    // A pass whose exchanges are activities has ended where a task of no length behind it says so.
+    void find_ends(const std::vector<TaskId>& stream) {
+        TaskId pass;
+        for (const TaskId id : stream) {
+            const Task task = lowered_.graph.task(id);
+            const Price& price = lowered_.prices[lowered_.price_of(id)];
+            const bool mark = task.category != Category::overhead && price.total() == 0 && price.launches == 0;
+            if (!mark) {
+                pass = id;
+            } else if (task.category != Category::other && pass.valid()) {
+                ends_[pass.value()] = executor_.end_of(id);
+            }
+        }
+    }
+    [[nodiscard]] SimTime end_of(TaskId pass) const {
+        const auto found = ends_.find(pass.value());
+        return found == ends_.end() ? executor_.end_of(pass) : found->second;
+    }
+
     void add_task(TaskId id, const Drawn& rank) {
         const Task task = lowered_.graph.task(id);
+        if (task.stream >= kStreamCount) {
+            return;  // exchanges are drawn as parts of their passes
+        }
         const TaskLabel& label = lowered_.labels[task.label];
         Span span{lowered_.graph.name_of(id),
                   category_name(task.category),
                   task.rank,
                   task.stream,
                   us(executor_.start_of(id)),
-                  us(executor_.end_of(id) - executor_.start_of(id)),
+                  us(end_of(id) - executor_.start_of(id)),
                   {{"stage", rank.stage}}};
         const auto add = [&](const char* name, std::int64_t value, bool known) {
             if (known) {
@@ -222,10 +245,12 @@ class IterationDrawing {
         }
         left_[stage] -= count;
         const auto [before, after] = ends_of(label);
-        const double took = (executor_.end_of(id) - executor_.start_of(id)).seconds();
+        const double took = (end_of(id) - executor_.start_of(id)).seconds();
         // The device waits for its host before the first of them.
         const std::uint32_t price = lowered_.price_of(id);
-        const double priced = price == TrainingGraph::kNoPrice ? 0 : lowered_.prices[price].total();
+        const double priced = ends_.count(id.value()) > 0        ? took
+                              : price == TrainingGraph::kNoPrice ? 0
+                                                                 : lowered_.prices[price].total();
         const double idle = std::max(0.0, priced - before - whole - after);
         const double stretch = std::max(0.0, took - idle - before - after) / whole;
         double at = executor_.start_of(id).seconds() + std::min(idle + (first > 0 ? 0 : before), took);
@@ -317,7 +342,7 @@ class IterationDrawing {
         const bool ends = label.work == PassWork::backward || label.work == PassWork::weight_gradient;
         const double layers = label.layers + (in_.model.encoder.trained ? label.encoder : 0);
         if (layers > 0 && (ends || label.work == PassWork::forward)) {
-            held_[lowered_.graph.task(id).rank].add(us(ends ? executor_.end_of(id) : executor_.start_of(id)),
+            held_[lowered_.graph.task(id).rank].add(us(ends ? end_of(id) : executor_.start_of(id)),
                                                     ends ? -layers : layers);
         }
     }
@@ -393,8 +418,9 @@ class IterationDrawing {
     const TrainingGraph& lowered_;
     const Executor& executor_;
     const std::vector<MemoryUse>& memory_;
-    std::map<std::uint32_t, Drawn> drawn_;  ///< by rank
-    std::vector<std::size_t> left_;         ///< by stage: exchanges that may still be drawn
+    std::map<std::uint32_t, Drawn> drawn_;   ///< by rank
+    std::map<std::uint32_t, SimTime> ends_;  ///< of passes with exchanges
+    std::vector<std::size_t> left_;          ///< by stage: exchanges that may still be drawn
     std::map<std::pair<std::size_t, PassWork>, Parts> parts_;
     std::map<std::uint32_t, Changes> held_;  ///< by rank: layers whose activations are held
     std::optional<PassCost> cost_;
