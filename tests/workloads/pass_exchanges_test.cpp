@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 using namespace orrery;
@@ -169,6 +170,51 @@ TEST_CASE("one rank of a stage stands for all others with exchanges on the fabri
             CHECK(folded.iteration_s == doctest::Approx(whole.iteration_s).epsilon(1e-9));
         }
     }
+}
+
+TEST_CASE("stages with exchanges that hide behind another micro-batch fold as well") {
+    const char* model =
+        "hidden: 4096, heads: 32, ffn: 4096, gated: true, sequence: 1024, experts: {count: 16, topk: 4, "
+        "ffn: 1024}";
+    for (const char* schedule : {"1f1b", "zb-h1", "dualpipe, chunks: 2"}) {
+        CAPTURE(std::string(schedule));
+        for (const Case& of : kFabrics) {
+            CAPTURE(of.name);
+            const std::string cluster = fmt::format("nodes: 8, node: {}, fabric: {}", kNode, of.fabric);
+            const std::string plan = fmt::format(
+                "pipeline: 2, data: 16, expert: 16, dispatch: hierarchical, micro_batch: 1, global_batch: 96, zero: 1, "
+                "schedule: {}, overlap: {{experts: batches, pipeline: true, data: true}}",
+                schedule);
+            const double folded = train(cluster, model, 4, plan, "fold: true").iteration_s;
+            CHECK(folded == doctest::Approx(train(cluster, model, 4, plan, "fold: false").iteration_s).epsilon(1e-9));
+            // Beside others an exchange is not faster than alone.
+            CHECK(folded > 0.98 * train(cluster, model, 4, plan, "fidelity: analytic").iteration_s);
+        }
+    }
+}
+
+TEST_CASE("a NIC at half its rate slows what a pass exchanges") {
+    const auto lost = [&](const std::string& fidelity) {
+        const Scenario s = test::scenario(
+            fmt::format("orrery: 1\nkind: training\ncluster: {{nodes: 8, node: {}, fabric: {}}}\nmodel: {{layers: 2, "
+                        "vocabulary: 1024, tied_embeddings: true, {}}}\nplan: {{{}}}\n"
+                        "software: {{preset: megatron-core-2024, expert_wait: 0 s}}\n"
+                        "network: {{collectives: ideal, fidelity: {}}}\n"
+                        "faults: {{duration: 2 h, events: [{{at: 30 min, kind: degraded, where: nic5, factor: 0.5, "
+                        "lasts: 1 h}}]}}\n",
+                        kNode, kFabrics[0].fabric, kExchanges[0].model, kExchanges[0].plan, fidelity));
+        RunOptions options;
+        options.check_memory = false;
+        const RunOutput out = run_scenario(s, test::model_cache(), options);
+        const double exchanges =
+            booked(*out.training, Category::expert_communication) + booked(*out.training, Category::data_communication);
+        const double seconds = out.training->iteration_s;
+        return std::pair{out.summary.find("lost_s.network")->value, 3600 * exchanges / (seconds + exchanges)};
+    };
+    // Of an hour, what an iteration takes longer over what it then takes: both its exchanges and its sums take twice as long.
+    const auto [fluid, expected] = lost("fluid");
+    CHECK(fluid == doctest::Approx(expected).epsilon(0.03));
+    CHECK(lost("analytic").first < 0.7 * fluid);  // a price knows the fabric as it was built
 }
 
 TEST_CASE("run says of exchanges that they are a price where they do not run on the fabric") {
