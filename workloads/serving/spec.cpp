@@ -298,6 +298,10 @@ void describe(Fields& fields, EngineSpec& engine) {
                 tiers.enumeration({"eviction", "unused block that leaves a tier"}, kEvictions, engine.prefix_eviction);
                 tiers.optional({"shared", "sharing of KV blocks through a store and between replicas"},
                                engine.shared.given, [&](Fields& shared) { describe(shared, engine.shared); });
+                tiers.enumeration({"reads",
+                                   "who reads a prefix that several decoding sequences have: each of them, or all "
+                                   "together once, as a matrix product (Hydragen)"},
+                                  {"each", "once"}, engine.prefix_reads);
             });
     });
     fields.optional({"speculation", "speculative decoding: drafts of several tokens, verified in one iteration"},
@@ -458,6 +462,23 @@ void check_coherent(const EngineSpec& engine, const ModelSpec& model, std::vecto
             "'kv.host_memory' and tiers of 'kv.prefix'");
 }
 
+// Where a prefix is read once for all that have it.
+void check_shared_reads(const EngineSpec& engine, const ModelSpec& model, std::vector<std::string>& problems) {
+    const auto require = [&](bool holds, const char* problem) {
+        if (!holds) {
+            problems.emplace_back(problem);
+        }
+    };
+    require(!engine.any_phase([](const PhaseSpec& phase) { return phase.groups > 1; }),
+            "'kv.prefix.reads: once' is of one attention group: without 'groups'");
+    require(engine.nano_batches == 1 && !engine.compression.given && !engine.has_step_cost,
+            "'kv.prefix.reads: once' does not go with 'nano_batches', 'kv.compression' and 'step_cost'");
+    require(
+        model.latent.kv_rank == 0 && model.windowed_layers() == 0,
+        "'kv.prefix.reads: once' is of keys and values that every layer reads whole: no latent attention, windows or "
+        "linear attention");
+}
+
 // What a given step cost leaves without a meaning.
 void check_step_cost(const EngineSpec& engine, std::vector<std::string>& problems) {
     for (const std::string& problem : problems_of(engine.step_cost)) {
@@ -523,6 +544,9 @@ std::vector<std::string> problems_of(const EngineSpec& engine, const RequestsSpe
     }
     if (engine.caches_experts) {
         check_expert_cache(engine, model, problems);
+    }
+    if (engine.prefix_cache && engine.prefix_reads == PrefixReads::once) {
+        check_shared_reads(engine, model, problems);
     }
     if (engine.dispatch == Dispatch::coherent && model.experts.count > 0) {
         check_coherent(engine, model, problems);

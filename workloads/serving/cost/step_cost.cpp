@@ -612,7 +612,7 @@ StepWork ModelStep::kernels(const Batch& batch, StepProgram* out) {
     const double own = rank_tokens(decoding, stays);
     const double keys = std::max(1.0, context / running);
     if (decoding > 0) {
-        const StepWork all = attention(own, 1, keys);
+        const StepWork all = batch.prefixes.empty() ? attention(own, 1, keys) : shared_attention(batch, own, context);
         work += all;
         if (out != nullptr) {
             note_attention("attention of decoding sequences", all, all.seconds,
@@ -659,7 +659,7 @@ StepWork ModelStep::kernels(const Batch& batch, StepProgram* out) {
         const StepWork cut = nano_batched({static_cast<double>(passed), own, keys, prompt_attention, mode}) + low_rank +
                              last + (m_.embedding ? embedding(std::ceil(passed / groups)).total() : StepWork());
         best = cut.seconds < whole.seconds ? cut : whole;
-    } else if (own >= 2 && beside_) {
+    } else if (own >= 2 && beside_ && batch.prefixes.empty()) {
         const double count = share_ * static_cast<double>(m_.model.layers);
         const StepWork halves =
             prompt_attention + low_rank + last +

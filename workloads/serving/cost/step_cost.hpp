@@ -11,7 +11,7 @@
 // its expert once, with its residual in 16 bits, and attends there, those alone whose expert is elsewhere; each iteration ends
 // with an all-gather of its keys and values. Prompts, whose tokens attend to each other within a layer, go there and back.
 // Adapters add their low-rank products beside the dense ones, those of one kind in one launch over all adapters of the batch.
-// Host work and launches: host_cost.hpp. Drafts of the model's own layers (multi-token prediction) take a pass for each token, a mean layer
+// Prefixes that are read once: shared_attention.cpp. Host work and launches: host_cost.hpp. Drafts of the model's own layers (multi-token prediction) take a pass for each token, a mean layer
 // and the head for one token of every decoding sequence; the pass that reads what was verified is the first of them.
 // On a share of the compute units a kernel takes as much longer as it would keep more than that share busy.
 // Scope: dense transformers and mixtures of experts; MHA, GQA and latent attention, windows in some or all layers; 16-bit,
@@ -205,6 +205,8 @@ class ModelStep final : public StepCost {
     [[nodiscard]] StepProgram output_layer(double own) const;
     [[nodiscard]] StepWork price_adapters(double tokens, double adapters) const;
     [[nodiscard]] StepWork one_attention(double sequences, double queries, double keys, bool windowed) const;
+    /// Of decoding sequences of which some read a prefix together: shared_attention.cpp.
+    [[nodiscard]] StepWork shared_attention(const Batch& batch, double decoding, double context) const;
     /// Of all such layers; a part of attention().
     [[nodiscard]] StepWork windowed_attention(double sequences, double queries, double keys) const;
 

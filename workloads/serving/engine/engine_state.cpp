@@ -310,8 +310,39 @@ bool EngineState::schedule(std::uint32_t index, std::uint32_t tokens, Batch& bat
     if (sequence.adapter > 0) [[unlikely]] {
         batch.use_adapter(sequence.adapter, tokens + drafted);
     }
+    if (limits_.prefix_reads == PrefixReads::once && sequence.decoding() && !sequence.named.empty()) [[unlikely]] {
+        share_prefix(index, batch);
+    }
     batch.items.push_back(BatchItem{index, tokens, context});
     return true;
+}
+
+// Of two sequences that begin with the same block: a block is named by all tokens up to its end, so that those in common come first.
+static std::uint32_t common_blocks(const Sequence& a, const Sequence& b, std::uint32_t most) {
+    std::uint32_t same = 1;
+    std::uint32_t differs = std::min(most, static_cast<std::uint32_t>(std::min(a.named.size(), b.named.size()))) + 1;
+    while (differs - same > 1) {
+        const std::uint32_t middle = same + (differs - same) / 2;
+        const std::uint32_t block = a.named[middle - 1];
+        (block != TierCache::kNone && block == b.named[middle - 1] ? same : differs) = middle;
+    }
+    return same;
+}
+
+void EngineState::share_prefix(std::uint32_t index, Batch& batch) const {
+    const Sequence& sequence = sequences_[index];
+    const std::uint32_t first = sequence.named.front();
+    if (first == TierCache::kNone) {
+        return;
+    }
+    const auto found = std::find_if(batch.prefixes.begin(), batch.prefixes.end(),
+                                    [&](const SharedPrefix& one) { return one.first == first; });
+    if (found == batch.prefixes.end()) {
+        batch.prefixes.push_back({first, index, static_cast<std::uint32_t>(sequence.named.size())});
+        return;
+    }
+    found->blocks = common_blocks(sequences_[found->leader], sequence, found->blocks);
+    ++found->sequences;
 }
 
 void EngineState::admit_front() {

@@ -24,12 +24,16 @@ namespace orrery::serving {
 /// Tiers of a prefix cache. A block is named by a key that stands for its tokens and all before it.
 inline constexpr std::size_t kOnDevice = 0, kInHostMemory = 1, kOnNvme = 2;
 
+/// Who reads a prefix that several decoding sequences have: each of them, or all together as one matrix product.
+enum class PrefixReads { each, once };
+
 /// What a scenario says of a cache, and an engine takes as it is.
 struct CacheRules {
     bool swaps_in_behind = false;  ///< what comes back from host memory does not hold up the others
     bool keeps_copies = false;     ///< of swapped blocks that are back: only what is new is swapped out again
     bool prefix_cache = false;     ///< blocks stay when their sequence ends, and are found by later ones
     Eviction prefix_eviction = Eviction::lru;
+    PrefixReads prefix_reads = PrefixReads::each;
 };
 
 struct EngineLimits : CacheRules {
@@ -215,6 +219,8 @@ class EngineState {
     std::uint64_t lone_prompts = 0;  ///< beyond the token budget, that had to wait until nothing else ran
 
   private:
+    /// Counts a decoding sequence among those of the batch that have its first blocks.
+    void share_prefix(std::uint32_t index, Batch& batch) const;
     void empty_caches();
     void tell_watchers();
     [[nodiscard]] std::uint32_t place();

@@ -65,6 +65,14 @@ struct BatchItem {
     std::uint32_t context;
 };
 
+/// Sequences of an iteration that decode behind the same first blocks of the prefix cache.
+struct SharedPrefix {
+    std::uint32_t first;   ///< block that they begin with
+    std::uint32_t leader;  ///< the sequence that was scheduled first
+    std::uint32_t blocks;  ///< that all of them have
+    std::uint32_t sequences = 1;
+};
+
 struct Batch {
     std::vector<BatchItem> items;
     double swap_in = 0;            ///< B that come from host memory before the iteration
@@ -74,6 +82,7 @@ struct Batch {
     std::uint32_t drafted = 0;     ///< tokens of a draft that are verified beside the one of each decoding sequence
     std::uint32_t padded = 0;      ///< sequences that have finished and still take a place (static batches)
     std::vector<std::pair<std::uint32_t, std::uint32_t>> adapters;  ///< that its sequences use, with the tokens of each
+    std::vector<SharedPrefix> prefixes;                             ///< that are read once, where the engine does so
     [[nodiscard]] bool empty() const { return items.empty(); }
     void clear() {
         items.clear();
@@ -84,6 +93,7 @@ struct Batch {
         drafted = 0;
         padded = 0;
         adapters.clear();
+        prefixes.clear();
     }
     void use_adapter(std::uint32_t adapter, std::uint32_t tokens);
 };
