@@ -11,14 +11,16 @@ using namespace orrery;
 namespace {
 
 std::string text_of(int sequences, int prefix, const std::string& reads, const std::string& more = "",
-                    const std::string& model = "{layers: 8, hidden: 4096, heads: 32, vocabulary: 32000}", int kinds = 1) {
-    return fmt::format("orrery: 1\nkind: serving\ncluster: {{nodes: 1, node: {{preset: dgx-a100-80g, gpus: 1}}}}\n"
-                       "model: {}\ncompute: {{model: roofline}}\n"
-                       "engine: {{scheduler: {{kind: vllm-v0, token_budget: 65536, max_sequences: 512}}, "
-                       "kv: {{prefix: {{reads: {}}}}}{}}}\n"
-                       "requests: {{arrivals: at-once, count: {}, common: {}, common_kinds: {}, prompt: {{mean: 64}}, "
-                       "output: {{mean: 17}}}}\n",
-                       model, reads, more, sequences, prefix, kinds);
+                    const std::string& model = "{layers: 8, hidden: 4096, heads: 32, vocabulary: 32000}",
+                    int kinds = 1) {
+    return fmt::format(
+        "orrery: 1\nkind: serving\ncluster: {{nodes: 1, node: {{preset: dgx-a100-80g, gpus: 1}}}}\n"
+        "model: {}\ncompute: {{model: roofline}}\n"
+        "engine: {{scheduler: {{kind: vllm-v0, token_budget: 65536, max_sequences: 512}}, "
+        "kv: {{prefix: {{reads: {}}}}}{}}}\n"
+        "requests: {{arrivals: at-once, count: {}, common: {}, common_kinds: {}, prompt: {{mean: 64}}, "
+        "output: {{mean: 17}}}}\n",
+        model, reads, more, sequences, prefix, kinds);
 }
 // Of an iteration that decodes.
 double step(const std::string& text) {
@@ -58,7 +60,8 @@ TEST_CASE("sequences with prefixes of their own, or alone, read what they read b
     CHECK(step(text_of(32, 0, "once")) == step(text_of(32, 0, "each")));
     // Of four prefixes each is read once: between one for all and one each.
     const double one = step(text_of(64, 8000, "once"));
-    const double four = step(text_of(64, 8000, "once", "", "{layers: 8, hidden: 4096, heads: 32, vocabulary: 32000}", 4));
+    const double four =
+        step(text_of(64, 8000, "once", "", "{layers: 8, hidden: 4096, heads: 32, vocabulary: 32000}", 4));
     CHECK(four > one);
     CHECK(four < step(text_of(64, 8000, "each")));
 }

@@ -25,15 +25,15 @@ namespace orrery::serving {
 inline constexpr std::size_t kOnDevice = 0, kInHostMemory = 1, kOnNvme = 2;
 
 /// Who reads a prefix that several decoding sequences have: each of them, or all together as one matrix product.
-enum class PrefixReads { each, once };
+enum class PrefixReads : std::uint8_t { each, once };
 
 /// What a scenario says of a cache, and an engine takes as it is.
 struct CacheRules {
     bool swaps_in_behind = false;  ///< what comes back from host memory does not hold up the others
     bool keeps_copies = false;     ///< of swapped blocks that are back: only what is new is swapped out again
     bool prefix_cache = false;     ///< blocks stay when their sequence ends, and are found by later ones
-    Eviction prefix_eviction = Eviction::lru;
     PrefixReads prefix_reads = PrefixReads::each;
+    Eviction prefix_eviction = Eviction::lru;
 };
 
 struct EngineLimits : CacheRules {
