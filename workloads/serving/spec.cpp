@@ -3,6 +3,7 @@
 #include "sim/base/error.hpp"
 #include "sim/config/given.hpp"
 #include "sim/device/memory_tier.hpp"
+#include "workloads/serving/cost/streamed_weights.hpp"
 #include "workloads/serving/engine_memory.hpp"
 
 #include <fmt/format.h>
@@ -330,6 +331,13 @@ void describe(Fields& fields, EngineSpec& engine) {
                     "faster (NanoFlow)",
                     false, 1, 16},
                    engine.nano_batches);
+    fields.optional(
+        {"streamed", "layers come to the devices when an iteration needs them, from drives or host memory (TPI-LLM)"},
+        engine.streamed.given, [&](Fields& inner) { describe(inner, engine.streamed); });
+    fields.enumeration({"all_reduce",
+                        "sums over tensor-parallel ranks: by the library, or by messages through the first rank (star) "
+                        "or round all ranks"},
+                       {"library", "star", "ring"}, engine.sums);
     fields.integer({"stream_interval", "tokens that the server gathers before it sends them", false, 1, 1 << 20},
                    engine.stream_interval);
     fields.integer({"max_context", "longest prompt with output, in tokens; 0: what fits", false, 0, 1 << 24},
@@ -354,9 +362,9 @@ void describe(Fields& fields, EngineSpec& engine) {
         fields.needs(key, !engine.front_end.given || time->how != kGivenInScenario,
                      "the serial front end (front_end says itself what requests take)");
     }
-    for (const char* key :
-         {"software", "step_overhead", "sequence_overhead", "lora", "nano_batches", "kv.compression", "same_devices",
-          "clock", "prefill.clock", "decode.clock", "scaling", "dispatch", "affinity", "expert_load"}) {
+    for (const char* key : {"software", "step_overhead", "sequence_overhead", "lora", "nano_batches", "kv.compression",
+                            "same_devices", "clock", "prefill.clock", "decode.clock", "scaling", "dispatch", "affinity",
+                            "expert_load", "streamed", "all_reduce"}) {
         fields.needs(key, !engine.has_step_cost, "prices of kernels in place of a step_cost");
     }
 }
@@ -479,6 +487,27 @@ void check_shared_reads(const EngineSpec& engine, const ModelSpec& model, std::v
         "linear attention");
 }
 
+// Where layers come to the devices in every iteration.
+void check_streamed(const EngineSpec& engine, const ModelSpec& model, std::vector<std::string>& problems) {
+    const auto require = [&](bool holds, const std::string& problem) {
+        if (!holds) {
+            problems.push_back(problem);
+        }
+    };
+    require(model.experts.count == 0, "'streamed' is of dense models; 'expert_cache' brings experts");
+    require(!engine.adapters.whole && !engine.same_devices && engine.speculation.layers == 0,
+            "'streamed' does not go with 'models', 'same_devices' and 'speculation.layers'");
+    require(!engine.sized_by_engine(),
+            "'streamed' layers are not in the memory that 'software' sizes: give 'reserved_memory'");
+    std::int64_t least = model.layers;
+    for (const auto& [role, phase] : engine.phases()) {
+        least = std::min(least, model.layers / std::max<std::int64_t>(1, phase->pipeline));
+    }
+    require(engine.streamed.window < least,
+            fmt::format("'streamed.window' of {} layers holds all {} of a stage: nothing would come",
+                        engine.streamed.window, least));
+}
+
 // What a given step cost leaves without a meaning.
 void check_step_cost(const EngineSpec& engine, std::vector<std::string>& problems) {
     for (const std::string& problem : problems_of(engine.step_cost)) {
@@ -547,6 +576,13 @@ std::vector<std::string> problems_of(const EngineSpec& engine, const RequestsSpe
     }
     if (engine.prefix_cache && engine.prefix_reads == PrefixReads::once) {
         check_shared_reads(engine, model, problems);
+    }
+    if (engine.streamed.given) {
+        check_streamed(engine, model, problems);
+    }
+    if (engine.sums != SumRoute::library &&
+        !engine.any_phase([](const PhaseSpec& phase) { return phase.tensor > 1; })) {
+        problems.emplace_back("'all_reduce' is of several tensor-parallel ranks: 'tensor' is 1");
     }
     if (engine.dispatch == Dispatch::coherent && model.experts.count > 0) {
         check_coherent(engine, model, problems);
@@ -743,11 +779,13 @@ EngineLimits limits_of(const EngineSpec& engine, const PhaseSpec& phase, const M
     for (std::int64_t stage = 0; stage < phase.pipeline; ++stage) {
         const double all = weight_bytes(model, quantisation, phase, stage);
         const std::int64_t layers = stage_layers(model.layers, stage, phase.pipeline);
-        const double elsewhere = engine.caches_experts
-                                     ? static_cast<double>(model.expert_layers()) *
-                                           static_cast<double>(model.experts.count - engine.expert_cache.experts) *
-                                           expert_bytes_per_rank(model, quantisation, phase.tensor)
-                                     : 0;
+        const double elsewhere =
+            engine.streamed.given
+                ? layer_bytes_per_rank(model, quantisation.weights, layers - engine.streamed.window, phase.tensor)
+            : engine.caches_experts ? static_cast<double>(model.expert_layers()) *
+                                          static_cast<double>(model.experts.count - engine.expert_cache.experts) *
+                                          expert_bytes_per_rank(model, quantisation, phase.tensor)
+                                    : 0;
         const double adapters =
             engine.adapters.whole ? all : adapter_bytes_per_rank(model, engine.adapters, phase.tensor, layers);
         const double weights = all - elsewhere + engine.other_weights / static_cast<double>(phase.ranks());

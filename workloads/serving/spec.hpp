@@ -159,6 +159,8 @@ struct EngineSpec : ServicePlan, CacheRules {
     double host_memory = 0;        ///< B a replica for swapped blocks
     KvCompressionSpec compression;
     std::int64_t nano_batches = 1;
+    StreamedSpec streamed;
+    SumRoute sums = SumRoute::library;
     bool has_swap = false;      ///< `kv.swap` was given
     double swap_call = 0;       ///< s of the host to start a copy of swapped blocks
     std::int64_t swap_run = 1;  ///< blocks beside each other, which one copy takes

@@ -305,6 +305,8 @@ class ServingWork final : public ScenarioRun {
                 .draft_tokens = engine_.speculation.tokens,
                 .draft_layers = engine_.speculation.layers,
                 .nano_batches = engine_.nano_batches,
+                .streamed = engine_.streamed,
+                .sums = engine_.sums,
                 .given = engine_.has_step_cost ? &engine_.step_cost : nullptr};
     }
 

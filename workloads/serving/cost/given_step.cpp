@@ -1,6 +1,7 @@
 #include "workloads/serving/cost/given_step.hpp"
 
 #include "sim/base/error.hpp"
+#include "workloads/serving/cost/streamed_weights.hpp"
 
 #include <fmt/format.h>
 
@@ -120,7 +121,11 @@ std::unique_ptr<StepCost> make_step(const ServingModel& model) {
     if (model.given != nullptr) {
         return std::make_unique<GivenStep>(*model.given);
     }
-    return std::make_unique<ModelStep>(model);
+    auto step = std::make_unique<ModelStep>(model);
+    if (model.streamed.given) {
+        return std::make_unique<StreamedStep>(std::move(step), model);
+    }
+    return step;
 }
 
 double GivenStep::of_table(double sequences, double context) const {

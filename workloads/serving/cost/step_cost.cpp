@@ -3,6 +3,7 @@
 #include "sim/base/error.hpp"
 #include "sim/device/device.hpp"
 #include "sim/device/separate_units.hpp"
+#include "workloads/serving/cost/streamed_weights.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -188,9 +189,15 @@ StepWork ModelStep::collective(CollectiveOp op, const std::vector<GpuId>& ranks,
 }
 
 StepWork ModelStep::reduce(double tokens) const {
-    return tensor_group_.size() < 2
-               ? StepWork()
-               : collective(CollectiveOp::all_reduce, tensor_group_, 2 * static_cast<double>(m_.model.hidden) * tokens);
+    const double bytes = 2 * static_cast<double>(m_.model.hidden) * tokens;
+    if (tensor_group_.size() < 2) {
+        return {};
+    }
+    if (m_.sums != SumRoute::library) {
+        const double seconds = sum_by_messages(m_, tensor_group_, bytes);
+        return {seconds, seconds, 0, 0, 0};
+    }
+    return collective(CollectiveOp::all_reduce, tensor_group_, bytes);
 }
 
 StepWork ModelStep::between(CollectiveOp op, double bytes) const {

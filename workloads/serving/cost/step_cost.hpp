@@ -11,8 +11,9 @@
 // its expert once, with its residual in 16 bits, and attends there, those alone whose expert is elsewhere; each iteration ends
 // with an all-gather of its keys and values. Prompts, whose tokens attend to each other within a layer, go there and back.
 // Adapters add their low-rank products beside the dense ones, those of one kind in one launch over all adapters of the batch.
-// Prefixes that are read once: shared_attention.cpp. Host work and launches: host_cost.hpp. Drafts of the model's own layers (multi-token prediction) take a pass for each token, a mean layer
-// and the head for one token of every decoding sequence; the pass that reads what was verified is the first of them.
+// Prefixes that are read once: shared_attention.cpp. Weights that are elsewhere: streamed_weights.hpp. Host work and launches:
+// host_cost.hpp. Drafts of the model's own layers (multi-token prediction) take a pass for each token, a mean layer and the head for
+// one token of every decoding sequence; the pass that reads what was verified is the first of them.
 // On a share of the compute units a kernel takes as much longer as it would keep more than that share busy.
 // Scope: dense transformers and mixtures of experts; MHA, GQA and latent attention, windows in some or all layers; 16-bit,
 // fp8, int8, fp4 products and 4-bit weights alone, caches of 16 and 8 bits, as the device's cost model prices them.
@@ -89,6 +90,16 @@ struct Quantisation {
 /// always with all_to_all.
 enum class Dispatch { gather, all_to_all, coherent, hierarchical };
 
+/// Weights that come to a device when an iteration needs them (streamed_weights.hpp).
+struct StreamedSpec {
+    bool given = false;
+    double bandwidth = 0;     ///< B/s to each device
+    std::int64_t window = 2;  ///< layers that a device holds
+};
+
+/// How sums over tensor-parallel ranks go: as the library has them, or by messages through the first rank or round all of them.
+enum class SumRoute { library, star, ring };
+
 struct ServingModel {
     const ModelSpec& model;
     const CostModel& device;
@@ -118,6 +129,8 @@ struct ServingModel {
     std::uint32_t draft_tokens = 0;  ///< of a sequence in an iteration that verifies drafts,
     std::int64_t draft_layers = 0;   ///< each made by a pass through so many layers like the model's, and its head
     std::int64_t nano_batches = 1;   ///< parts of an iteration that run beside each other
+    StreamedSpec streamed{};
+    SumRoute sums = SumRoute::library;
     const GivenStepSpec* given = nullptr;  ///< what iterations take, where the scenario says it
 };
 
