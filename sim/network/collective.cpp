@@ -126,6 +126,14 @@ GroupPorts ports_of(const Fabric& fabric, const std::vector<GpuId>& group) {
     return out;
 }
 
+// A message to the next rank takes one link of a mesh, other collectives all that lead to the group.
+static double rate_for(CollectiveOp op, const GroupPorts& of, const Fabric& fabric, GpuId gpu) {
+    const NodeGroup& parts = fabric.parts_of(gpu);
+    const bool dies = of.packages && parts.package_bandwidth > 0;
+    const bool one = op == CollectiveOp::send_recv && parts.intra == IntraKind::mesh && !dies;
+    return one ? parts.intra_bandwidth : of.rate_of(fabric, gpu);
+}
+
 // One demand of each resource, in the order of resources; what one resource is asked for is added up as it came.
 static std::vector<Demand> added_up(std::vector<Demand> parts) {
     std::stable_sort(parts.begin(), parts.end(),
@@ -168,7 +176,7 @@ GroupTransfer make_transfer(const Fabric& fabric, const CollectiveModel& model, 
     for (const GpuId gpu : group) {
         if (inside > 0 && wanted(fabric.node_of(gpu))) {
             // A resource stands for all links of a GPU; those to the members are a part of it.
-            const double part = fabric.capacity(fabric.intra_up(gpu)) / of.rate_of(fabric, gpu);
+            const double part = fabric.capacity(fabric.intra_up(gpu)) / rate_for(op, of, fabric, gpu);
             parts.push_back({fabric.intra_up(gpu), part * inside / price.intra_efficiency});
             parts.push_back({fabric.intra_down(gpu), part * inside / price.intra_efficiency});
         }

@@ -83,6 +83,13 @@ ConcurrentGroups::Traffic ConcurrentGroups::traffic(bool pairs) const {
     return out;
 }
 
+// Of a mesh a message takes the link between its two ends, of those that a GPU has to all members of its group.
+static double links_of(const Fabric& fabric, const GroupPorts& ports, GpuId gpu) {
+    const NodeGroup& parts = fabric.parts_of(gpu);
+    const bool dies = ports.packages && parts.package_bandwidth > 0;
+    return parts.intra == IntraKind::mesh && !dies ? ports.rate_of(fabric, gpu) / parts.intra_bandwidth : 1;
+}
+
 Seconds ConcurrentGroups::seconds(const CollectiveModel& model, CollectiveOp op, Bytes payload) const {
     if (size() < 2 || payload <= Bytes()) {
         return Seconds();
@@ -94,10 +101,11 @@ Seconds ConcurrentGroups::seconds(const CollectiveModel& model, CollectiveOp op,
     }
     const GroupPorts& ports = known->ports;
     const CollectivePrice price = model.price(op, ports.layout, payload, ports.least);
+    const double links = op == CollectiveOp::send_recv ? links_of(*fabric_, ports, groups_[0][0]) : 1;
     double slowest = 0;
     for (const Load& load : known->most) {
-        slowest = std::max(slowest,
-                           load.inside / price.intra_efficiency + price.outside * load.outside / price.nic_efficiency);
+        slowest = std::max(slowest, links * load.inside / price.intra_efficiency +
+                                        price.outside * load.outside / price.nic_efficiency);
     }
     const Seconds latency = price.latency + (ports.layout.nodes > 1 ? known->propagation : ports.inside_latency);
     return latency + Seconds(wire_bytes(op, ports.layout.ranks, payload).value() * slowest);

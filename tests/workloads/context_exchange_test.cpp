@@ -73,6 +73,31 @@ TEST_CASE("rings of long sequences hide behind attention, and the last of what w
     CHECK(exposed("context_exchange: hierarchical, context_inner: 4") == doctest::Approx(3.0 / 4 * (4 + 4)));
 }
 
+TEST_CASE("in a mesh a hop of a ring takes one link, and queries and what was found for them take two at once") {
+    // Links of 0.2 GB/s are what all wait for.
+    const auto exposed_of = [](const std::string& plan, IntraKind intra) {
+        const auto of = [&](int layers) {
+            Scenario s = scenario_of(plan, "", layers);
+            s.cluster.node.intra = intra;
+            s.cluster.node.intra_bandwidth.value = 0.2e9;
+            return train(s).booked[static_cast<std::size_t>(Category::context_communication)];
+        };
+        return (of(8) - of(4)) / 4 / (65536.0 / 8 * 4096 * 2 / 0.2e9);
+    };
+    const std::string in_turn = "overlap: {context: false}";
+    CHECK(exposed_of(in_turn, IntraKind::mesh) == doctest::Approx(7 * 2 + 7 * 4));
+    CHECK(exposed_of(in_turn, IntraKind::nvswitch) == doctest::Approx(7 * 2 + 7 * 4));
+    // A collective uses all seven links.
+    const std::string gather = "context_exchange: all-gather";
+    CHECK(exposed_of(gather, IntraKind::mesh) == doctest::Approx(exposed_of(gather, IntraKind::nvswitch) / 7));
+    // Queries take seven hops forward, and seven of thrice the bytes backward; what was found goes beside them but for the last. A port
+    // sends one after another.
+    const std::string two_way = "context_exchange: two-way";
+    CHECK(exposed_of(two_way, IntraKind::mesh) == doctest::Approx(7 + 1 + 7 * 3 + 1).epsilon(0.05));
+    CHECK(exposed_of(two_way, IntraKind::nvswitch) == doctest::Approx(7 * 2 + 7 * 4).epsilon(0.05));
+    CHECK(exposed_of("context_exchange: ring", IntraKind::mesh) == doctest::Approx(7 * 2 + 7 * 4).epsilon(0.05));
+}
+
 TEST_CASE("all exchanges do the same work, whose kernels differ by sums and copies alone") {
     const double ring = train(scenario_of("context_exchange: ring")).hardware_flops;
     for (const char* plan :

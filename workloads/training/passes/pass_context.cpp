@@ -64,6 +64,12 @@ void PassCost::write_two_way(Writer& out, const Alone& kernel, bool backward) co
     const double queries = tokens_ * model_.q_width() / t_ * 2;
     const Alone away = exchange(CollectiveOp::send_recv, context_groups_, (backward ? 3 : 1) * queries);
     const Alone home = exchange(CollectiveOp::send_recv, context_groups_, queries);
+    // In a mesh each pair of ranks has a link, and what goes home takes others than queries on their way to the next rank: both go at
+    // once. The stream of experts is idle then.
+    const GpuId first = ranks_.of().placement ? ranks_.of().placement->gpu(0) : GpuId(0);
+    const bool apart = fabric_.parts_of(first).intra == IntraKind::mesh && context_groups_.size() > 2 &&
+                       plan_.tensor * plan_.context <= fabric_.shape().gpus_per_node;
+    const PassStream homeward = apart ? PassStream::expert : PassStream::context;
     PassProgram::Id sent = PassProgram::kNone;
     PassProgram::Id found = PassProgram::kNone;
     for (std::size_t i = 0; i < context_groups_.size(); ++i) {
@@ -77,8 +83,8 @@ void PassCost::write_two_way(Writer& out, const Alone& kernel, bool backward) co
         out.kernel("attention", kernel, 1, arrived);
         if (i > 0) {
             out.wait(found);
-            found =
-                out.collective("what was found", PassStream::context, home, out.program().last(PassStream::compute));
+            found = out.booked(Category::context_communication, "what was found", homeward, home,
+                               out.program().last(PassStream::compute));
             if (!plan_.overlap_context || i + 1 == context_groups_.size()) {
                 out.wait(found);
             }

@@ -41,6 +41,10 @@ class PassCost::Writer {
         const Category category = stream == PassStream::tensor    ? Category::tensor_communication
                                   : stream == PassStream::context ? Category::context_communication
                                                                   : Category::expert_communication;
+        return booked(category, name, stream, alone, after, launches);
+    }
+    Id booked(Category category, const char* name, PassStream stream, const Alone& alone, Id after,
+              double launches = 1) {
         return program_.add({name,
                              category,
                              stream,
