@@ -14,7 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 
-/// Rises whenever a type below changes. Orrery refuses an object that was built against another number.
+/// Rises whenever a type below changes; a new kind of policy changes none. Orrery refuses an object that was built against another number.
 #define ORRERY_POLICY_VERSION 1
 
 namespace orrery::policy {
@@ -110,6 +110,36 @@ class Router {
     [[nodiscard]] virtual std::size_t choose(const Replicas& replicas, const Request& request) = 0;
 };
 
+/// Says of each request that comes to a service whether it is taken. One object for the service.
+class Admission {
+  public:
+    virtual ~Admission() = default;
+    /// False: the request is turned away at once. `replicas`: those among which the router would choose.
+    [[nodiscard]] virtual bool admits(const Replicas& replicas, const Request& request) = 0;
+};
+
+/// Equal replicas whose number follows the load (engine.autoscale), at the end of an interval.
+struct Pool {
+    std::uint32_t number;       ///< 0; where prompts and decoding have replicas of their own, 1 is that of decoding
+    double now;                 ///< s
+    double interval;            ///< s since it was last looked at
+    std::uint64_t outstanding;  ///< requests that wait and run in it
+    std::uint64_t arrived;      ///< requests that came in the interval
+    std::uint32_t running;      ///< replicas that take requests,
+    std::uint32_t starting;     ///< and those that will
+    std::uint32_t least;        ///< replicas, as the scenario says: autoscale.least ...
+    std::uint32_t most;         ///< ... and replicas
+    double target;              ///< load of a replica, as the scenario says: autoscale.target
+};
+
+/// Says how many replicas a pool should have. One object for the service, which is asked for each pool in turn.
+class Autoscaler {
+  public:
+    virtual ~Autoscaler() = default;
+    /// From pool.least to pool.most. Starts take their time, and stops wait for the cooldown and for what is under way.
+    [[nodiscard]] virtual std::uint32_t scale(const Pool& pool) = 0;
+};
+
 /// A policy of a class that has a constructor without arguments, or one that takes the scenario's `parameters`.
 template <class Base, class Class>
 [[nodiscard]] void* make(const char* parameters) {
@@ -135,3 +165,5 @@ template <class Base, class Class>
     }
 #define ORRERY_SCHEDULER(Class) ORRERY_POLICY_EXPORT(Scheduler, Class, orrery_scheduler)
 #define ORRERY_ROUTER(Class) ORRERY_POLICY_EXPORT(Router, Class, orrery_router)
+#define ORRERY_ADMISSION(Class) ORRERY_POLICY_EXPORT(Admission, Class, orrery_admission)
+#define ORRERY_AUTOSCALER(Class) ORRERY_POLICY_EXPORT(Autoscaler, Class, orrery_autoscaler)

@@ -1,8 +1,10 @@
 #include "workloads/outside/connection.hpp"
 
 #include "sim/base/error.hpp"
+#include "workloads/outside/decisions.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -73,13 +75,13 @@ void Connection::require(const std::string& decides) {
         greet();
     }
     if (decides_.find(' ' + decides + ' ') == std::string::npos) {
-        policy_failed(name_, fmt::format("it does not decide as a {}: it decides{}", decides,
+        policy_failed(name_, fmt::format("it does not decide as {}: it decides{}", decides,
                                          decides_ == " " ? " nothing" : decides_.substr(0, decides_.size() - 1)));
     }
 }
 
 void Connection::greet() {
-    send(fmt::format(R"({{"orrery":{},"decides":["scheduler","router"]}})", kProtocol));
+    send(fmt::format(R"({{"orrery":{},"decides":["{}"]}})", kProtocol, fmt::join(kDeciders, "\",\"")));
     const std::string answer(receive());
     const auto said = nlohmann::json::parse(answer, nullptr, false);
     const bool known = said.is_object() && said.contains("orrery");

@@ -24,7 +24,7 @@ class Connection {
     ~Connection();
     [[nodiscard]] const std::string& name() const { return name_; }
 
-    /// Exchanges versions. `decides`: "scheduler", "router"; throws ConfigError when the other end does not decide that. The first call
+    /// Exchanges versions. `decides`: one of kDeciders; throws ConfigError when the other end does not decide that. The first call
     /// greets.
     void require(const std::string& decides);
     /// Whether anything was required.

@@ -6,6 +6,7 @@
 #include "workloads/outside/connection.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -156,6 +157,22 @@ std::size_t read_choice(std::string_view line, const std::string& policy) {
     return answer["replica"].get<std::size_t>();
 }
 
+std::uint32_t read_replicas(std::string_view line, const std::string& policy) {
+    const Json answer = parsed(line, policy, "replicas");
+    if (!is_whole(answer["replicas"], std::numeric_limits<std::uint32_t>::max())) {
+        policy_failed(policy, fmt::format("'replicas' must be a number of replicas, but it said {}", shown(line)));
+    }
+    return answer["replicas"].get<std::uint32_t>();
+}
+
+bool read_admission(std::string_view line, const std::string& policy) {
+    const Json answer = parsed(line, policy, "admit");
+    if (!answer["admit"].is_boolean()) {
+        policy_failed(policy, fmt::format("'admit' must be true or false, but it said {}", shown(line)));
+    }
+    return answer["admit"].get<bool>();
+}
+
 Recording::Recording(const std::string& file) : file_(file) {
     InputFile in(file);
     std::string line;
@@ -171,13 +188,13 @@ Recording::Recording(const std::string& file) : file_(file) {
             }
             continue;
         }
-        const char* kind = !one.is_object()            ? ""
-                           : one.contains("scheduler") ? "scheduler"
-                           : one.contains("router")    ? "router"
-                                                       : "";
-        if (*kind == '\0' || !is_whole(one[kind], std::numeric_limits<std::uint32_t>::max()) || !one.contains("time") ||
-            !one["time"].is_number()) {
-            wrong("a decision names its 'scheduler' or 'router' by number, and its 'time'");
+        const auto decider = std::find_if(kDeciders.begin(), kDeciders.end(),
+                                          [&](const char* name) { return one.is_object() && one.contains(name); });
+        const char* kind = decider != kDeciders.end() ? *decider : "";
+        if (decider == kDeciders.end() || !is_whole(one[kind], std::numeric_limits<std::uint32_t>::max()) ||
+            !one.contains("time") || !one["time"].is_number()) {
+            wrong(fmt::format("a decision names who took it ('{}') by number, and its 'time'",
+                              fmt::join(kDeciders, "', '")));
         }
         const std::string key = key_of(kind, one[kind].get<std::uint64_t>());
         auto found = std::find_if(all_.begin(), all_.end(), [&](const auto& entry) { return entry.first == key; });
@@ -216,6 +233,14 @@ std::string recorded_plan(std::uint32_t number, double time, const Orders& order
 
 std::string recorded_choice(std::uint32_t number, double time, std::uint64_t request, std::size_t choice) {
     return fmt::format("{{\"router\":{},\"time\":{},\"request\":{},\"replica\":{}}}\n", number, time, request, choice);
+}
+
+std::string recorded_scale(std::uint32_t pool, double time, std::uint32_t replicas) {
+    return fmt::format("{{\"autoscaler\":{},\"time\":{},\"replicas\":{}}}\n", pool, time, replicas);
+}
+
+std::string recorded_admit(double time, std::uint64_t request, bool admits) {
+    return fmt::format("{{\"admission\":0,\"time\":{},\"request\":{},\"admit\":{}}}\n", time, request, admits);
 }
 
 }  // namespace orrery::outside

@@ -1,7 +1,7 @@
 """Serves policies written in Python to Orrery: one JSON line a question, one an answer.
 
-A scheduler is a class with `plan(self, engine, plan)`, a router one with `choose(self, replicas, request)`; the constructor takes
-nothing, or the text that the scenario gives as `parameters`. The contract is that of include/orrery/policy.hpp: the same names, as
+A scheduler is a class with `plan(self, engine, plan)`, a router one with `choose(self, replicas, request)`, an autoscaler one with
+`scale(self, pool)`, an admission one with `admits(self, replicas, request)`; the constructor takes nothing, or the text that the scenario gives as `parameters`. The contract is that of include/orrery/policy.hpp: the same names, as
 attributes. Only Python's standard library is needed.
 """
 
@@ -111,6 +111,26 @@ class Request:
         self.request, self.now, self.session, self.prompt = request, now, session, prompt
 
 
+class Pool:
+    """Equal replicas whose number follows the load, at the end of an interval; times in s."""
+
+    __slots__ = ("number", "now", "interval", "outstanding", "arrived", "running", "starting", "least", "most", "target")
+
+    def __init__(self, said):
+        self.number, self.now = said["scale"], said["time"]
+        for name in self.__slots__[2:]:
+            setattr(self, name, said[name])
+
+
+# The method that makes a class a policy of each kind.
+_METHODS = {"scheduler": "plan", "router": "choose", "autoscaler": "scale", "admission": "admits"}
+
+
+def _request(said):
+    replicas = [Replica(*one) for one in said["replicas"]]
+    return replicas, Request(said["request"], said["time"], said["session"], said["prompt"])
+
+
 def _make(policy, parameters):
     if not inspect.isclass(policy):
         return policy
@@ -118,11 +138,12 @@ def _make(policy, parameters):
 
 
 class Host:
-    """Answers the questions of one run. `scheduler` and `router`: classes, of which each engine and each router has an object of its
-    own, or objects that all share."""
+    """Answers the questions of one run. `scheduler`, `router`, `autoscaler`, `admission`: classes, of which each engine, each router and
+    each service has an object of its own, or objects that all share."""
 
-    def __init__(self, scheduler=None, router=None):
-        self.policies = {kind: one for kind, one in (("scheduler", scheduler), ("router", router)) if one is not None}
+    def __init__(self, scheduler=None, router=None, autoscaler=None, admission=None):
+        given = {"scheduler": scheduler, "router": router, "autoscaler": autoscaler, "admission": admission}
+        self.policies = {kind: one for kind, one in given.items() if one is not None}
         self.failure = None  # the exception of a policy, if one was raised
         self._objects = {}
         self._engines = {}
@@ -137,9 +158,11 @@ class Host:
             self._objects["scheduler", number].plan(engine, plan)
             return {"orders": plan.orders}
         if "route" in said:
-            replicas = [Replica(*one) for one in said["replicas"]]
-            request = Request(said["request"], said["time"], said["session"], said["prompt"])
-            return {"replica": self._objects["router", said["route"]].choose(replicas, request)}
+            return {"replica": self._objects["router", said["route"]].choose(*_request(said))}
+        if "scale" in said:
+            return {"replicas": self._objects["autoscaler", 0].scale(Pool(said))}
+        if "admit" in said:
+            return {"admit": bool(self._objects["admission", 0].admits(*_request(said)))}
         if "open" in said:
             kind, number = said["open"], said["number"]
             self._objects[kind, number] = _make(self.policies[kind], said["parameters"])
@@ -180,11 +203,11 @@ class Host:
             return
 
 
-def connect(path, scheduler=None, router=None):
+def connect(path, **policies):
     """Decides for the run that waits at a Unix socket ('orrery serve-clock'), until it ends."""
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(path)
-    Host(scheduler, router).serve(connection)
+    Host(**policies).serve(connection)
 
 
 def _policies_of(path, name):
@@ -195,13 +218,13 @@ def _policies_of(path, name):
     for key, one in space.items():
         if not inspect.isclass(one) or one.__module__ != "policy" or key.startswith("_") or (name and key != name):
             continue
-        for kind, method in (("scheduler", "plan"), ("router", "choose")):
+        for kind, method in _METHODS.items():
             if callable(getattr(one, method, None)):
                 if kind in found:
                     raise SystemExit(f"{path} has several {kind}s: name one as 'class'")
                 found[kind] = one
     if not found:
-        raise SystemExit(f"{path} has no class {name or 'with plan(engine, plan) or choose(replicas, request)'}")
+        raise SystemExit(f"{path} has no class {name or 'with a method of a policy: ' + ', '.join(_METHODS.values())}")
     return found
 
 

@@ -14,8 +14,9 @@ namespace orrery::outside {
 
 namespace {
 
-// Calls `symbol` of a shared object, which stays loaded as long as the program: its policies have their code there.
-void* made_in(const std::string& path, const std::string& symbol, const std::string& parameters) {
+// Calls orrery_KIND of a shared object, which stays loaded as long as the program: its policies have their code there.
+void* made_in(const std::string& path, const std::string& kind, const std::string& parameters) {
+    const std::string symbol = "orrery_" + kind;
     void* object = dlopen(std::filesystem::absolute(path).c_str(), RTLD_NOW | RTLD_LOCAL);
     if (object == nullptr) {
         const char* reason = dlerror();
@@ -24,8 +25,7 @@ void* made_in(const std::string& path, const std::string& symbol, const std::str
     const auto version = reinterpret_cast<int (*)()>(dlsym(object, (symbol + "_version").c_str()));
     const auto make = reinterpret_cast<void* (*)(const char*)>(dlsym(object, symbol.c_str()));
     if (version == nullptr || make == nullptr) {
-        policy_failed(path, fmt::format("it has no {}: orrery/policy.hpp says how a class becomes one",
-                                        symbol == "orrery_router" ? "router" : "scheduler"));
+        policy_failed(path, fmt::format("it has no {}: orrery/policy.hpp says how a class becomes one", kind));
     }
     if (version() != ORRERY_POLICY_VERSION) {
         policy_failed(path,
@@ -68,7 +68,15 @@ void PolicySource::describe(Fields& fields) {
     });
 }
 
-Policies::Policies(std::function<std::string(const std::string&)> file) : file_(std::move(file)) {}
+void ServicePolicies::describe(Fields& fields) {
+    fields.optional({"autoscaler", "your own rule for the number of running replicas, in place of autoscale.rule"},
+                    scales, [&](Fields& inner) { autoscaler.describe(inner); });
+    fields.optional({"admission", "your own rule that turns requests away as they come"}, admits,
+                    [&](Fields& inner) { admission.describe(inner); });
+}
+
+Policies::Policies(std::function<std::string(const std::string&)> file, ServicePolicies service)
+    : file_(std::move(file)), service_(std::move(service)) {}
 Policies::~Policies() = default;
 
 std::shared_ptr<Connection> Policies::connection(const PolicySource& source, const char* decides) {
@@ -96,38 +104,47 @@ std::shared_ptr<Recording> Policies::recording(const std::string& path) {
     return one;
 }
 
-std::unique_ptr<policy::Scheduler> Policies::scheduler(const PolicySource& source) {
+template <class Base, class Asked, class Recorded>
+std::unique_ptr<Base> Policies::made(const PolicySource& source, const char* kind, const Asked& asked,
+                                     const Recorded& recorded) {
     const std::string extension = extension_of(source.from);
     if (source.from == "socket" || extension == ".py") {
-        return remote_scheduler(connection(source, "scheduler"), source.parameters);
+        return asked(connection(source, kind), source.parameters);
     }
     const std::string path = file_(source.from);
     if (extension == ".jsonl") {
-        return recorded_scheduler(recording(path));
+        return recorded(recording(path));
     }
     if (extension != ".so") {
         no_such_source(source.from);
     }
     require_allowed(path);
-    return std::unique_ptr<policy::Scheduler>(
-        static_cast<policy::Scheduler*>(made_in(path, "orrery_scheduler", source.parameters)));
+    return std::unique_ptr<Base>(static_cast<Base*>(made_in(path, kind, source.parameters)));
+}
+
+std::unique_ptr<policy::Scheduler> Policies::scheduler(const PolicySource& source) {
+    return made<policy::Scheduler>(source, "scheduler", remote_scheduler, recorded_scheduler);
 }
 
 std::unique_ptr<policy::Router> Policies::router(const PolicySource& source, std::uint32_t number) {
-    const std::string extension = extension_of(source.from);
-    if (source.from == "socket" || extension == ".py") {
-        return remote_router(connection(source, "router"), source.parameters, number);
-    }
-    const std::string path = file_(source.from);
-    if (extension == ".jsonl") {
-        return recorded_router(recording(path), number);
-    }
-    if (extension != ".so") {
-        no_such_source(source.from);
-    }
-    require_allowed(path);
-    return std::unique_ptr<policy::Router>(
-        static_cast<policy::Router*>(made_in(path, "orrery_router", source.parameters)));
+    return made<policy::Router>(
+        source, "router",
+        [&](std::shared_ptr<Connection> connection, const std::string& parameters) {
+            return remote_router(std::move(connection), parameters, number);
+        },
+        [&](std::shared_ptr<Recording> recording) { return recorded_router(std::move(recording), number); });
+}
+
+std::unique_ptr<policy::Autoscaler> Policies::autoscaler() {
+    return service_.scales
+               ? made<policy::Autoscaler>(service_.autoscaler, "autoscaler", remote_autoscaler, recorded_autoscaler)
+               : nullptr;
+}
+
+std::unique_ptr<policy::Admission> Policies::admission() {
+    return service_.admits
+               ? made<policy::Admission>(service_.admission, "admission", remote_admission, recorded_admission)
+               : nullptr;
 }
 
 }  // namespace orrery::outside

@@ -2,13 +2,13 @@
 
 #include "sim/base/error.hpp"
 #include "workloads/outside/connection.hpp"
+#include "workloads/outside/messages.hpp"
 #include "workloads/outside/policies.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <iterator>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -16,13 +16,6 @@
 namespace orrery::outside {
 
 namespace {
-
-using Text = fmt::memory_buffer;
-
-template <class... Values>
-void add(Text& text, fmt::format_string<Values...> format, Values&&... values) {
-    fmt::format_to(std::back_inserter(text), format, std::forward<Values>(values)...);
-}
 
 // What changes of a request while it is on an engine.
 void add_state(Text& text, const policy::Sequence& one) {
@@ -171,18 +164,12 @@ class RemoteRouter final : public policy::Router {
 
     std::size_t choose(const policy::Replicas& replicas, const policy::Request& request) override {
         if (!opened_) {
-            connection_->send(fmt::format(R"({{"open":"router","number":{},"parameters":{}}})", number_,
-                                          nlohmann::json(parameters_).dump()));
+            connection_->send(opening("router", number_, parameters_));
             opened_ = true;
         }
         text_.clear();
-        add(text_, R"({{"route":{},"time":{},"request":{},"session":{},"prompt":{},"replicas":[)", number_, request.now,
-            request.request, request.session, request.prompt);
-        for (std::size_t i = 0; i < replicas.size(); ++i) {
-            add(text_, "{}[{},{},{},{},{}]", i > 0 ? "," : "", replicas.number(i), replicas.requests(i),
-                replicas.used_blocks(i), replicas.blocks(i), replicas.cached(i));
-        }
-        add(text_, "]}}");
+        add(text_, R"({{"route":{})", number_);
+        add_request(text_, replicas, request);
         connection_->send({text_.data(), text_.size()});
         return read_choice(connection_->receive(), connection_->name());
     }
