@@ -9,7 +9,6 @@
 #include "tools/driver/kinds/serving_summary.hpp"
 #include "tools/driver/kinds/serving_timeline.hpp"
 #include "tools/driver/scenario_checks.hpp"
-#include "workloads/outside/policies.hpp"
 
 #include <fmt/format.h>
 
@@ -84,7 +83,7 @@ class ServingWork final : public ScenarioRun {
             add_steady_state(result, out.summary);
         }
         add_model_error(scenario_, spread_, out.summary);
-        note_service(result, out.summary);
+        note_service(result, policies_ != nullptr ? policies_->turned_away : 0, out.summary);
         const auto& serving = scenario_.as<ServingKind>();
         if (serving.engine.split && serving.model.linear_layers() > 0) {
             out.summary.notes.emplace_back(
@@ -379,11 +378,11 @@ class ServingWork final : public ScenarioRun {
         service_.seed = static_cast<std::uint64_t>(scenario_.seed);
         service_.timeline = options_.timeline;
         service_.placement = context.placement;
-        const bool outside = engine_.router.make()->needs().outside ||
+        const bool outside = spec_.policies.given() || engine_.router.make()->needs().outside ||
                              engine_.any_phase([](const PhaseSpec& phase) { return phase.scheduler.needs().outside; });
         if (outside) {
-            policies_ =
-                std::make_unique<outside::Policies>([this](const std::string& path) { return scenario_.file(path); });
+            policies_ = std::make_unique<outside::Policies>(
+                [this](const std::string& path) { return scenario_.file(path); }, spec_.policies);
             service_.policies = policies_.get();
         }
     }
@@ -454,6 +453,11 @@ void describe_needs(Fields& fields, const ServingKind& s, const ClusterSpec& clu
                  Unmet::noted);
     fields.needs("compute.model", !engine.has_step_cost, "prices of kernels in place of engine.step_cost",
                  Unmet::noted);
+    fields.needs("policies.autoscaler", engine.any_phase([](const PhaseSpec& phase) { return phase.scales; }),
+                 "replicas whose number follows the load (autoscale)");
+    for (const char* key : {"engine.autoscale.rule", "engine.prefill.autoscale.rule", "engine.decode.autoscale.rule"}) {
+        fields.needs(key, !s.policies.scales, "a rule of Orrery's own in place of policies.autoscaler");
+    }
     const ServiceFaults& faults = engine.faults;
     const auto meets = [&](bool fits, const auto& is) { return fits || !faults.trace.empty() || !faults.meets(is); };
     const bool storage = engine.any_phase([](const PhaseSpec& phase) { return phase.start.storage > 0; });
@@ -491,6 +495,8 @@ void ServingKind::describe(Fields& fields, const Scenario& whole) {
     fields.section({"measure", "time window that metrics cover"},
                    [&](Fields& inner) { orrery::describe(inner, measure); });
     orrery::describe(fields, engine.faults);
+    fields.section({"policies", "policies of your own beside the engine's scheduler and router"},
+                   [&](Fields& inner) { policies.describe(inner); });
     describe_compute(fields, compute);
     describe_needs(fields, *this, whole.cluster);
 }
@@ -645,8 +651,10 @@ RunCost ServingKind::cost(const Scenario& s) const {
 
 std::vector<std::string*> ServingKind::own_files() {
     std::vector<std::string*> out = {&requests.trace, &engine.faults.trace};
-    for (std::string* file : {engine.router.file(), engine.mixed.scheduler.policy.file(),
-                              engine.prefill.scheduler.policy.file(), engine.decode.scheduler.policy.file()}) {
+    for (std::string* file :
+         {engine.router.file(), engine.mixed.scheduler.policy.file(), engine.prefill.scheduler.policy.file(),
+          engine.decode.scheduler.policy.file(), policies.scales ? policies.autoscaler.file() : nullptr,
+          policies.admits ? policies.admission.file() : nullptr}) {
         if (file != nullptr) {
             out.push_back(file);
         }

@@ -2,6 +2,7 @@
 // kind: serving. Requests served by engine replicas.
 
 #include "tools/driver/kind.hpp"
+#include "workloads/outside/policies.hpp"
 #include "workloads/serving/spec.hpp"
 
 namespace orrery::driver {
@@ -15,6 +16,7 @@ class ServingKind final : public KindOf<ServingKind> {
     Mark requests_mark;
     SloSpec slo;
     MeasureSpec measure;
+    outside::ServicePolicies policies;
     ComputeKind compute = ComputeKind::calibrated;
     RequestSource* source = nullptr;  ///< of requests, in place of `requests`; not part of the YAML
 

@@ -466,16 +466,21 @@ void summarise_service(const ServingTotals& totals, const ServiceResult& result,
     Writer(totals, result, summary);
 }
 
-void note_service(const ServiceResult& result, Summary& summary) {
+void note_service(const ServiceResult& result, std::uint64_t turned_away, Summary& summary) {
     if (result.requests.empty()) {
         summary.notes.push_back(
             fmt::format("warning: no request that came in the measured time was answered: latencies are not known "
                         "(the run ends at {})",
                         pretty_quantity(result.end_s, Dimension::time)));
     }
-    if (result.refused > 0) {
-        summary.notes.push_back(fmt::format(
-            "{} requests were refused: they are longer than the context or than the whole cache", result.refused));
+    ORRERY_ASSERT(turned_away <= result.refused);
+    if (turned_away > 0) {
+        summary.notes.push_back(fmt::format("{} requests were turned away by policies.admission", turned_away));
+    }
+    if (result.refused > turned_away) {
+        summary.notes.push_back(
+            fmt::format("{} requests were refused: they are longer than the context or than the whole cache",
+                        result.refused - turned_away));
     }
     if (result.lone_prompts > 0) {
         summary.notes.push_back(fmt::format(

@@ -39,7 +39,7 @@ struct ServingTotals {
 };
 
 void summarise_service(const ServingTotals& totals, const ServiceResult& result, Summary& summary);
-/// What a reader of the figures has to know.
-void note_service(const ServiceResult& result, Summary& summary);
+/// What a reader of the figures has to know. `turned_away`: requests that an admission of the user's own did not take.
+void note_service(const ServiceResult& result, std::uint64_t turned_away, Summary& summary);
 
 }  // namespace orrery::driver

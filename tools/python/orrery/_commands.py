@@ -115,8 +115,9 @@ def _scenario_call(command, scenario, set, options, timeout, stop=None, fine=(0,
 def run(scenario, set=None, *, policies=None, timeout=None, **options):
     """Simulates a scenario; returns its Summary.
 
-    set: overrides, {"plan.tensor": 4} or ["plan.tensor=4"]. policies: {"scheduler": ..., "router": ...}, a class or an object of
-    your own for each (see orrery.policy), which decides in this process in place of the scenario's. options: those of `orrery run`,
+    set: overrides, {"plan.tensor": 4} or ["plan.tensor=4"]. policies: {"scheduler": ..., "router": ...,
+    "autoscaler": ..., "admission": ...}, a class or an object of your own for each (see orrery.policy), which decides in this
+    process in place of the scenario's. options: those of `orrery run`,
     such as seed=2, trace="timeline.json", report="report.html", requests="requests.csv", data="folder of presets". timeout: seconds.
     Raises Error. A scenario whose expectations fail is no error: see Summary.passed.
     """
@@ -136,6 +137,7 @@ def _run_with(policies, scenario, set, timeout, options):
     given = {"engine.router": json.dumps({"kind": "outside", "from": "socket"})} if "router" in policies else {}
     if "scheduler" in policies:
         given |= {"engine.scheduler.kind": "outside", "engine.scheduler.from": "socket"}
+    given |= {f"policies.{kind}.from": "socket" for kind in ("autoscaler", "admission") if kind in policies}
     with tempfile.TemporaryDirectory(prefix="orrery-") as folder:
         path = os.path.join(folder, "clock")
         over = threading.Event()

@@ -1,6 +1,9 @@
 #include "workloads/serving/cluster/admission.hpp"
 
 #include "sim/base/error.hpp"
+#include "workloads/outside/policies.hpp"
+#include "workloads/outside/session.hpp"
+#include "workloads/serving/routers/outside_view.hpp"
 
 #include <algorithm>
 
@@ -19,12 +22,16 @@ Admission::Admission(const ServiceSpec& spec, Fleet& fleet, Routing& routing, Tr
       places_(places),
       accounts_(accounts),
       timeouts_(timeouts),
-      result_(result) {
+      result_(result),
+      policy_(spec.policies != nullptr ? spec.policies->admission() : nullptr) {
     frontend.when_arrived([this](const Request& request, std::uint64_t id) { arrives(request, id); });
 }
 
 void Admission::arrives(const Request& request, std::uint64_t id) {
     accounts_.arrived(request);
+    if (!admits(request, id)) {
+        return accounts_.refuse(request, id);
+    }
     const std::uint32_t first = routing_.entries.choose(id, request.session, request.content, request.prompt);
     const std::uint32_t chosen = mixing_.for_prompt(first, request);
     result_.mixed_prompts += chosen != first ? 1 : 0;
@@ -45,6 +52,25 @@ void Admission::arrives(const Request& request, std::uint64_t id) {
     timeouts_.start(id);
     ++replica.arrived;
     enter(chosen, index);
+}
+
+// Whether a policy from outside takes it, where there is one.
+bool Admission::admits(const Request& request, std::uint64_t id) const {
+    if (policy_ == nullptr) {
+        return true;
+    }
+    const Routes& entries = routing_.entries;
+    const RoutedRequest routed{id, fleet_.now(), request.session, request.content, request.prompt};
+    const bool taken = [&] {
+        const outside::Decision counted;
+        return policy_->admits(OutsideView(fleet_.engines(), entries.among(), routed),
+                               {id, routed.now.seconds(), request.session, request.prompt});
+    }();
+    if (outside::session().records) {
+        outside::session().record += outside::recorded_admit(routed.now.seconds(), id, taken);
+    }
+    spec_.policies->turned_away += taken ? 0 : 1;
+    return taken;
 }
 
 // Decode replicas are equal within a pool; one that accepts is enough.

@@ -1,9 +1,12 @@
 #pragma once
 // The way of a request to the replica that serves it, and again when that replica fails.
 
+#include "include/orrery/policy.hpp"
 #include "workloads/serving/cluster/autoscaler.hpp"
 #include "workloads/serving/cluster/client_timeouts.hpp"
 #include "workloads/serving/cluster/mixing.hpp"
+
+#include <memory>
 
 namespace orrery::serving {
 
@@ -21,6 +24,7 @@ class Admission {
   private:
     void arrives(const Request& request, std::uint64_t id);
     void enter(std::uint32_t replica, std::uint32_t sequence);
+    [[nodiscard]] bool admits(const Request& request, std::uint64_t id) const;
     [[nodiscard]] bool can_decode(const Request& request) const;
     [[nodiscard]] bool within_budget() const;
 
@@ -35,6 +39,7 @@ class Admission {
     Accounts& accounts_;
     ClientTimeouts& timeouts_;
     ServiceResult& result_;
+    std::unique_ptr<policy::Admission> policy_;  ///< of the user's own; null: all are taken
 };
 
 }  // namespace orrery::serving

@@ -1,6 +1,11 @@
 #include "workloads/serving/cluster/autoscaler.hpp"
 
 #include "sim/base/error.hpp"
+#include "workloads/outside/connection.hpp"
+#include "workloads/outside/policies.hpp"
+#include "workloads/outside/session.hpp"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -10,10 +15,15 @@ namespace orrery::serving {
 
 Autoscaler::Autoscaler(const ServiceSpec& spec, Fleet& fleet, Routing& routing, Starter& starter,
                        const Frontend& frontend, ServiceResult& result)
-    : FleetPart(spec, fleet, result), routing_(routing), starter_(starter), frontend_(frontend), since_(fleet.size()) {
+    : FleetPart(spec, fleet, result),
+      routing_(routing),
+      starter_(starter),
+      frontend_(frontend),
+      policy_(spec.policies != nullptr ? spec.policies->autoscaler() : nullptr),
+      since_(fleet.size()) {
     std::uint32_t first = 0;
     for (const PoolSpec& pool : spec.pools) {
-        pools_.push_back({&pool, first, SimTime()});
+        pools_.push_back({&pool, static_cast<std::uint32_t>(pools_.size()), first, SimTime()});
         if (pool.scaling.target > 0) {
             for (std::uint32_t i = pool.scaling.least; i < pool.replicas; ++i) {
                 fleet[first + i].power = Power::off;
@@ -62,6 +72,23 @@ std::uint32_t Autoscaler::wanted_by_load(const Pool& pool, std::uint64_t outstan
                                                  static_cast<double>(pool.spec->replicas)));
 }
 
+// What the user's own policy says.
+std::uint32_t Autoscaler::asked(const policy::Pool& pool) {
+    const std::uint32_t wanted = [&] {
+        const outside::Decision counted;
+        return policy_->scale(pool);
+    }();
+    if (wanted < pool.least || wanted > pool.most) {
+        outside::policy_failed(spec_.policies->service().autoscaler.from,
+                               fmt::format("it wants {} replicas of pool {}, which has {} to {} ({} s)", wanted,
+                                           pool.number, pool.least, pool.most, pool.now));
+    }
+    if (outside::session().records) {
+        outside::session().record += outside::recorded_scale(pool.number, pool.now, wanted);
+    }
+    return wanted;
+}
+
 // Whether a replica is kept although the load does not want it.
 bool Autoscaler::stays(const Pool& pool, const Replica& replica) const {
     const double keep = pool.spec->scaling.keep_alive_s;
@@ -89,7 +116,11 @@ void Autoscaler::look(std::uint32_t index) {
         return;
     }
     ORRERY_ASSERT(on <= running && running <= pool.spec->replicas);
-    const std::uint32_t wanted = wanted_by_load(pool, outstanding, arrived);
+    const std::uint32_t wanted =
+        policy_ == nullptr
+            ? wanted_by_load(pool, outstanding, arrived)
+            : asked({pool.number, now().seconds(), scaling.interval_s, outstanding, arrived, on, running - on,
+                     scaling.least, static_cast<std::uint32_t>(pool.spec->replicas), scaling.target});
     const auto each = [&](Power power, auto change) {
         for (std::uint32_t i = pool.first; i < pool.first + pool.spec->replicas && running < wanted; ++i) {
             if (fleet_[i].power == power) {

@@ -2,16 +2,20 @@
 // Replicas that are started when there is more to do than the others can take, and stopped when there is less.
 //
 // Claims: every interval a pool wants as many replicas as its outstanding requests, or the requests that came per second, over the
-// target of each, between its least and its most (the rule of Kubernetes' horizontal autoscaler). One that is wanted starts from
+// target of each, between its least and its most (the rule of Kubernetes' horizontal autoscaler), or as many as a policy of the user's own
+// says. One that is wanted starts from
 // cold (cluster/starter.hpp); then it takes requests. One that is not wanted any more takes no new ones, and stops when it has none and
 // has had none for the keep-alive; it is wanted no less for the cooldown after the last start. A pool whose least is none starts one
 // for the first request that finds none, at once (as Knative's activator does).
 // Limits: GPUs are set aside for the most replicas; those that are off cost nothing.
 // Validated by tests/workloads/serving_scaling_test.cpp.
 
+#include "include/orrery/policy.hpp"
 #include "workloads/serving/cluster/starter.hpp"
 #include "workloads/serving/fleet/routes.hpp"
 #include "workloads/serving/front_end/frontend.hpp"
+
+#include <memory>
 
 namespace orrery::serving {
 
@@ -30,6 +34,7 @@ class Autoscaler final : public FleetPart {
   private:
     struct Pool {
         const PoolSpec* spec;
+        std::uint32_t number = 0;
         std::uint32_t first = 0;  ///< replica
         SimTime last_start;
     };
@@ -39,14 +44,16 @@ class Autoscaler final : public FleetPart {
     void stop(std::uint32_t replica);
     [[nodiscard]] std::uint32_t wanted_by_load(const Pool& pool, std::uint64_t outstanding,
                                                std::uint64_t arrived) const;
+    [[nodiscard]] std::uint32_t asked(const policy::Pool& pool);
     [[nodiscard]] bool stays(const Pool& pool, const Replica& replica) const;
 
     Routing& routing_;
     Starter& starter_;
     const Frontend& frontend_;
     std::vector<Pool> pools_;
-    std::vector<SimTime> since_;  ///< by replica: when it was started
-    double gpu_s_ = 0;            ///< of replicas that have been stopped
+    std::unique_ptr<policy::Autoscaler> policy_;  ///< of the user's own; null: the rule of each pool
+    std::vector<SimTime> since_;                  ///< by replica: when it was started
+    double gpu_s_ = 0;                            ///< of replicas that have been stopped
 };
 
 }  // namespace orrery::serving

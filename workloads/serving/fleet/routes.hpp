@@ -15,6 +15,8 @@ class Routes {
     void update();
     [[nodiscard]] bool empty() const { return all_.empty(); }
     [[nodiscard]] const std::vector<std::uint32_t>& replicas() const { return all_; }
+    /// Those of them that may be chosen now.
+    [[nodiscard]] const std::vector<std::uint32_t>& among() const { return among_; }
     /// Precondition: not empty.
     [[nodiscard]] std::uint32_t choose(std::uint64_t request, std::uint32_t session, const PromptContent& content,
                                        std::uint32_t prompt) {

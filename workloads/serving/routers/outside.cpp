@@ -1,35 +1,13 @@
 #include "workloads/outside/connection.hpp"
 #include "workloads/outside/policies.hpp"
 #include "workloads/outside/session.hpp"
-#include "workloads/serving/routers/load.hpp"
+#include "workloads/serving/routers/outside_view.hpp"
 
 #include <fmt/format.h>
 
 namespace orrery::serving {
 
 namespace {
-
-/// Replicas as include/orrery/policy.hpp shows them.
-class View final : public policy::Replicas {
-  public:
-    View(const EngineStates& engines, const std::vector<std::uint32_t>& among, const RoutedRequest& request)
-        : engines_(engines), among_(among), request_(request) {}
-    [[nodiscard]] std::size_t size() const override { return among_.size(); }
-    [[nodiscard]] std::uint32_t number(std::size_t i) const override { return among_[i]; }
-    [[nodiscard]] std::size_t requests(std::size_t i) const override { return outstanding_requests(at(i)); }
-    [[nodiscard]] std::uint64_t used_blocks(std::size_t i) const override { return at(i).used_blocks(); }
-    [[nodiscard]] std::uint64_t blocks(std::size_t i) const override { return at(i).limits().blocks; }
-    [[nodiscard]] std::uint32_t cached(std::size_t i) const override {
-        return at(i).cached_prefix(request_.content, request_.prompt);
-    }
-
-  private:
-    [[nodiscard]] const EngineState& at(std::size_t i) const { return *engines_[among_[i]]; }
-
-    const EngineStates& engines_;
-    const std::vector<std::uint32_t>& among_;
-    const RoutedRequest& request_;
-};
 
 /// A policy of the user's own (include/orrery/policy.hpp).
 class Outside final : public Router {
@@ -48,7 +26,7 @@ class Outside final : public Router {
         const double now = request.now.seconds();
         const std::size_t chosen = [&] {
             const outside::Decision counted;
-            return policy_->choose(View(engines, among, request),
+            return policy_->choose(OutsideView(engines, among, request),
                                    {request.request, now, request.session, request.prompt});
         }();
         if (chosen >= among.size()) {
