@@ -223,3 +223,69 @@ TEST_CASE("training runs written as Megatron-LM's arguments read back as they we
     CHECK(orrery_command("export megatron " + folder.file("ring.yaml", scenario_of("op: all-reduce, size: 1 MiB")))
               .code == 2);
 }
+
+TEST_CASE(
+    "A collective written as GOAL and as Chakra and imported again takes as long as its run, message by message") {
+    const Folder folder;
+    for (const char* algorithm : {"ring", "tree, pipeline: 4", "halving-doubling"}) {
+        for (const char* fidelity : {"fluid", "packet"}) {
+            CAPTURE(algorithm);
+            CAPTURE(fidelity);
+            const std::string cluster = "orrery: 1\ncluster: {nodes: 2, node: dgx-h100}\n";
+            const std::string original = folder.file(
+                "original.yaml", cluster + fmt::format("kind: collective\ncollective: {{op: all-reduce, size: 1 MiB, "
+                                                       "algorithm: {}}}\nnetwork: {{fidelity: {}}}\n",
+                                                       algorithm, fidelity));
+            const std::string again = folder.file(
+                "again.yaml", cluster + fmt::format("kind: replay\ncompute: {{model: replay, trace: program.replay}}\n"
+                                                    "network: {{fidelity: {}, collectives: ideal}}\n",
+                                                    fidelity));
+            const double expected = metric(original, "collective_time_s");
+            run_fine(fmt::format("export goal {} -o {} --force", original, folder.file("program.goal")));
+            run_fine(fmt::format("import goal {} -o {} --force", folder.file("program.goal"),
+                                 folder.file("program.replay")));
+            CHECK(metric(again, "replay_time_s") == doctest::Approx(expected).epsilon(1e-9));
+            run_fine(fmt::format("export chakra {} -o {} --force", original, folder.file("program")));
+            run_fine(fmt::format("import chakra {} -o {} --force", folder.file("program.0.et"),
+                                 folder.file("program.replay")));
+            CHECK(metric(again, "replay_time_s") == doctest::Approx(expected).epsilon(1e-9));
+        }
+    }
+}
+
+TEST_CASE("The program of a replay, with kernels, host calls, lags and collectives of groups, comes back from Chakra") {
+    const Folder folder;
+    const std::string program =
+        "# orrery-replay: 1\n# source: test\n# ranks: 16\n# program: same\nlane,compute\nlane,host\nlane,network\n"
+        "group,size=8 stride=1\ngroup,size=2 stride=8\n"
+        "op,rank,lane,kind,name,duration_ns,lag_ns,flops,bytes,collective,group,peer,tag,after\n"
+        "op,0,1,host,launch,5000,0,0,0,,,,,\n"
+        "op,0,0,kernel,gemm,150000,2000,0,0,,,,,-1\n"
+        "op,0,2,collective,sum,,0,0,1048576,all-reduce,0,,,-1\n"
+        "op,0,2,collective,outer,,3000,0,2097152,all-gather,1,,,-1\n"
+        "op,0,0,kernel,last,70000,0,0,0,,,,,-1 -3\n";
+    (void)folder.file("first.replay", program);
+    const std::string scenario =
+        folder.file("s.yaml",
+                    "orrery: 1\nkind: replay\ncluster: {nodes: 2, node: dgx-h100}\n"
+                    "compute: {model: replay, trace: first.replay}\nreplay: {communication: simulated}\n");
+    const double expected = metric(scenario, "replay_time_s");
+    CHECK(expected > 230e-6);
+    run_fine(fmt::format("export chakra {} -o {}", scenario, folder.file("out")));
+    const auto groups = nlohmann::json::parse(read(folder.file("out.json")));
+    CHECK(groups.size() == 2 + 8);
+    run_fine(fmt::format("import chakra {} -o {}", folder.file("out.3.et"), folder.file("second.replay")));
+    CHECK(metric(scenario + " --set compute.trace=second.replay", "replay_time_s") ==
+          doctest::Approx(expected).epsilon(1e-9));
+    const auto refused = [&](const std::string& arguments, const std::string& said) {
+        const Outcome outcome = orrery_command("export " + arguments);
+        CHECK_MESSAGE((outcome.code != 0 && outcome.text.find(said) != std::string::npos), outcome.text);
+    };
+    refused("goal " + scenario, "operation 'sum' (number 2) of rank 0 is a collective, which GOAL does not have");
+    refused("chakra " + scenario, "a file for each rank");
+    std::string odd = program;
+    odd.replace(odd.find("150000"), 6, "150001");
+    (void)folder.file("first.replay", odd);
+    refused(fmt::format("chakra {} -o {}", scenario, folder.file("odd")),
+            "which Chakra (whole microseconds) cannot say");
+}

@@ -3,6 +3,7 @@
 #include "sim/base/error.hpp"
 #include "sim/record/metric_table.hpp"
 #include "tools/driver/kinds/messages.hpp"
+#include "tools/driver/kinds/replay.hpp"
 #include "tools/driver/run.hpp"
 #include "tools/driver/scenario.hpp"
 #include "tools/program/commands.hpp"
@@ -13,6 +14,7 @@
 #include "workloads/collective/algorithms/algorithm.hpp"
 #include "workloads/collective/choose.hpp"
 #include "workloads/collective/programs/program.hpp"
+#include "workloads/replay/program_export.hpp"
 #include "workloads/trace/flow_export.hpp"
 
 #include <fmt/format.h>
@@ -28,9 +30,9 @@ namespace {
 // A run of the scenario's messages, one by one.
 MessageRecord messages_of(const Scenario& scenario, ModelCache& models) {
     if (scenario.find<CollectiveKind>() == nullptr && scenario.find<NetworkKind>() == nullptr) {
-        throw ConfigError(
-            fmt::format("flows are written of scenarios of kind collective and network, not {}", scenario.kind().name),
-            ErrorCode::command_line);
+        throw ConfigError(fmt::format("messages are written of scenarios of kind collective and network, not {}",
+                                      scenario.kind().name),
+                          ErrorCode::command_line);
     }
     RunOptions options;
     options.messages = true;
@@ -40,6 +42,33 @@ MessageRecord messages_of(const Scenario& scenario, ModelCache& models) {
             fmt::format("the scenario has more than {} messages, or one stands for many", kMostListed));
     }
     return *std::move(out.messages);
+}
+
+// The program of a replay as recorded, or what sends and receives the messages of a run.
+ReplayTrace program_of_scenario(const Scenario& scenario, ModelCache& models) {
+    if (const auto* own = scenario.find<RecordKind>(); own != nullptr) {
+        return replay::read_replay(scenario.file(own->replay.trace));
+    }
+    return replay::program_of(messages_of(scenario, models).schedule, fabric_of(scenario).gpus());
+}
+
+// A file for each rank, and one of groups, by the name that --output gives.
+void write_chakra(const CommandLine& line, const Scenario& scenario, ModelCache& models) {
+    const std::string name = line.has("output") ? line.text("output") : "-";
+    if (name == "-") {
+        throw ConfigError("'orrery export chakra' writes a file for each rank: give --output NAME for NAME.0.et, ...",
+                          ErrorCode::command_line);
+    }
+    const replay::ChakraFiles files = replay::chakra_files(program_of_scenario(scenario, models));
+    for (std::size_t rank = 0; rank < files.ranks.size(); ++rank) {
+        write_output(line, "the trace", fmt::format("{}.{}.et", name, rank), files.ranks[rank]);
+    }
+    if (!files.groups.empty()) {
+        write_output(line, "the groups", name + ".json", files.groups);
+    }
+    if (!line.quiet()) {
+        say("{0}.0.et to {0}.{1}.et written\n", name, files.ranks.size() - 1);
+    }
 }
 
 std::string write_program(const Scenario& scenario) {
@@ -157,6 +186,9 @@ std::string exported(const std::string& format, const Scenario& scenario, ModelC
     if (format == "openmetrics") {
         return open_metrics(run_scenario(scenario, models, {}).summary);
     }
+    if (format == "goal") {
+        return replay::goal_text(program_of_scenario(scenario, models));
+    }
     const Schedule schedule = messages_of(scenario, models).schedule;
     return format == "flows" ? flows_csv(schedule) : htsim_matrix(schedule, fabric_of(scenario).gpus());
 }
@@ -167,6 +199,9 @@ const std::vector<ChoiceSpec>& export_formats() {
     static const std::vector<ChoiceSpec> kFormats = {
         {"flows", "messages of a collective or network scenario as CSV, which traffic.flows reads"},
         {"htsim", "the same as a connection matrix of htsim (.cm)"},
+        {"goal", "messages of a collective or network scenario, or the program of a replay, as GOAL of LogGOPSim"},
+        {"chakra",
+         "the same as Chakra's execution traces of ASTRA-sim: NAME.0.et, NAME.1.et, ..., and NAME.json of groups"},
         {"msccl", "a collective by ring, tree or program as MSCCL's XML, which collective.program reads"},
         {"megatron", "a training scenario as the command line of Megatron-LM, which import megatron-args reads back"},
         {"openmetrics", "metrics of a run, for Prometheus and others"}};
@@ -190,6 +225,10 @@ int command_export(const CommandLine& line, const DataDirectory& data) {
     const Scenario scenario = load_scenario(line.arguments[1], line.overrides(), data);
     check_outputs(line, files_of(scenario));
     ModelCache models(data);
+    if (format == "chakra") {
+        write_chakra(line, scenario, models);
+        return 0;
+    }
     const std::string text = exported(format, scenario, models);
     const std::string out = line.has("output") ? line.text("output") : "-";
     write_output(line, "--output", out, text);

@@ -11,15 +11,7 @@
 
 namespace orrery::trace {
 
-namespace {
-
-// The messages in an order in which each comes after those that it waits for, and what it waits for as rows from 0.
-struct OrderedFlows {
-    std::vector<std::uint32_t> order;
-    std::vector<std::vector<std::uint32_t>> after;  ///< by row
-};
-
-OrderedFlows ordered(const Schedule& schedule) {
+OrderedFlows ordered_flows(const Schedule& schedule) {
     const auto count = static_cast<std::uint32_t>(schedule.messages.size());
     std::vector<std::vector<std::uint32_t>> before(count);
     std::vector<std::uint32_t> left(count, 0);
@@ -74,10 +66,8 @@ OrderedFlows ordered(const Schedule& schedule) {
     return out;
 }
 
-}  // namespace
-
 std::string flows_csv(const Schedule& schedule) {
-    const OrderedFlows flows = ordered(schedule);
+    const OrderedFlows flows = ordered_flows(schedule);
     std::string out = "src,dst,bytes,start,after\n";
     for (std::size_t row = 0; row < flows.order.size(); ++row) {
         const Message& message = schedule.messages[flows.order[row]];
@@ -91,7 +81,7 @@ std::string flows_csv(const Schedule& schedule) {
 }
 
 std::string htsim_matrix(const Schedule& schedule, std::uint32_t hosts) {
-    const OrderedFlows flows = ordered(schedule);
+    const OrderedFlows flows = ordered_flows(schedule);
     // One trigger for each set of flows that others wait for.
     std::map<std::vector<std::uint32_t>, std::uint32_t> triggers;
     std::vector<std::vector<std::uint32_t>> fires(flows.order.size());
