@@ -6,10 +6,11 @@
 namespace orrery::collective {
 
 extern const CollectiveAlgorithm kProgramAlgorithm = {
-    "program", "the steps of a file: MSCCL's XML, or a list of sends in order",
+    "program", "the steps of a file: MSCCL's XML, MSCCL++'s JSON, or a list of sends in order",
     [](Fields& fields, CollectiveSpec& spec) {
         fields.text(
-            {"program", "file with the algorithm's steps: MSCCL (.xml) or sends in order (.csv)", !fields.names_all()},
+            {"program", "file with the algorithm's steps: MSCCL (.xml), MSCCL++ (.json) or sends in order (.csv)",
+             !fields.names_all()},
             spec.program);
     },
     [](const CollectiveSpec& spec, double ranks, double) {

@@ -451,14 +451,17 @@ void add_program(ScheduleBuilder& builder, const CollectiveProgram& program, dou
 CollectiveProgram read_program(const std::string& path, CollectiveOp op, std::uint32_t ranks) {
     const std::string name = unpacked_name(path);
     const std::string extension = std::filesystem::path(name).extension().string();
-    if (extension != ".xml" && extension != ".csv") {
-        throw ConfigError({Diagnostic{path, 0, 0,
-                                      "the ending of a program's file says what it is: .xml (MSCCL) or .csv (sends in "
-                                      "order)",
-                                      ErrorCode::unknown_name}});
+    if (extension != ".xml" && extension != ".json" && extension != ".csv") {
+        throw ConfigError(
+            {Diagnostic{path, 0, 0,
+                        "the ending of a program's file says what it is: .xml (MSCCL), .json (MSCCL++) or "
+                        ".csv (sends in order)",
+                        ErrorCode::unknown_name}});
     }
     const std::string text = read_input(path);
-    CollectiveProgram program = extension == ".xml" ? read_msccl(text, path) : read_sends(text, path, op, ranks);
+    CollectiveProgram program = extension == ".xml"    ? read_msccl(text, path)
+                                : extension == ".json" ? read_msccl_plus(text, path)
+                                                       : read_sends(text, path, op, ranks);
     const auto fail = [&](const std::string& problem) {
         throw ConfigError({Diagnostic{path, 0, 0, problem, ErrorCode::contradiction}});
     };

@@ -92,13 +92,15 @@ void check_program(const CollectiveProgram& program);
 /// Adds its messages for a payload. Precondition: it has passed the check.
 void add_program(ScheduleBuilder& builder, const CollectiveProgram& program, double bytes);
 
-/// Reads a program from a file, by its ending: .xml (MSCCL) or .csv (sends in order). `op` and `ranks` are what a list of sends does
-/// not say, and must be what an MSCCL file says. Throws ConfigError with the line, also for what does not pass the check.
+/// Reads a program from a file, by its ending: .xml (MSCCL), .json (MSCCL++) or .csv (sends in order). `op` and `ranks` are what a list
+/// of sends does not say, and must be what the others say. Throws ConfigError with the line, also for what does not pass the check.
 [[nodiscard]] CollectiveProgram read_program(const std::string& path, CollectiveOp op, std::uint32_t ranks);
 
 /// MSCCL's XML.
 [[nodiscard]] CollectiveProgram read_msccl(const std::string& text, const std::string& file);
 [[nodiscard]] std::string write_msccl(const CollectiveProgram& program);
+/// MSCCL++'s execution plan (JSON), of protocol Simple; msccl_plus.cpp says how it becomes sends and receives.
+[[nodiscard]] CollectiveProgram read_msccl_plus(const std::string& text, const std::string& file);
 /// Sends in order: columns chunk, from, to and, where sums are made, reduce (0 or 1); others are not read. A send waits for what
 /// brought its chunk and for the one before it on its link. Chunks belong to ranks in order, equally many to each.
 [[nodiscard]] CollectiveProgram read_sends(const std::string& text, const std::string& file, CollectiveOp op,
