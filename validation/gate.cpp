@@ -14,9 +14,8 @@ namespace orrery::validation {
 
 const std::vector<std::string>& suite_names() {
     static const std::vector<std::string> kNames = {
-        "compute",         "training",      "collectives", "devices",       "serving",
-        "serving-reports", "disaggregated", "fleets",      "engine-memory", "training-memory",
-        "faults",          "energy",        "rl"};
+        "compute", "training", "collectives",   "devices",         "serving", "serving-reports", "disaggregated",
+        "fleets",  "mlperf",   "engine-memory", "training-memory", "faults",  "energy",          "rl"};
     return kNames;
 }
 

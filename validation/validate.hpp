@@ -70,6 +70,10 @@ Comparison validate_disaggregated(const DataDirectory& data, const Terminal& ter
 /// latencies, saturation and the gains of routers. `points`: print every stage.
 Comparison validate_fleets(const DataDirectory& data, const Terminal& terminal, bool points);
 
+/// Runs rows of MLPerf Inference (validation/serving/mlperf.csv), one replica of each system, and compares throughputs and latencies by
+/// scenario. `points`: print every row.
+Comparison validate_mlperf(const DataDirectory& data, const Terminal& terminal, bool points);
+
 /// Runs a serving scenario whose request trace logged latencies (columns ttft_s and e2e_s, as `orrery import otlp` writes them) and
 /// compares them request by request and at their quantiles. Throws ConfigError where the run is not of the whole trace in its order.
 Comparison validate_logged(ModelCache& models, const Terminal& terminal, const std::string& file);

@@ -99,6 +99,9 @@ int command_validate(const CommandLine& line, const DataDirectory& data) {
     if (suite == "all" || suite == "fleets") {
         compared.push_back(validate_fleets(data, terminal, line.has("points")));
     }
+    if (suite == "all" || suite == "mlperf") {
+        compared.push_back(validate_mlperf(data, terminal, line.has("points")));
+    }
     if (suite == "all" || suite == "engine-memory") {
         compared.push_back(validate_engine_memory(data, terminal, line.has("points")));
     }

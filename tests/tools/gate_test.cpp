@@ -83,6 +83,10 @@ TEST_CASE("accuracy: the suite fleets keeps the limits of validation/thresholds.
     check_suite("fleets");
 }
 
+TEST_CASE("accuracy: the suite mlperf keeps the limits of validation/thresholds.yaml") {
+    check_suite("mlperf");
+}
+
 TEST_CASE("accuracy: the suite rl keeps the limits of validation/thresholds.yaml") {
     check_suite("rl");
 }

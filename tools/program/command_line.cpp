@@ -445,7 +445,7 @@ const std::vector<CommandSpec>& command_table() {
          0,
          1,
          "predictions against measured runs: compute, training, collectives, devices, serving, serving-reports, "
-         "disaggregated, fleets, engine-memory, training-memory, faults, energy, rl",
+         "disaggregated, fleets, mlperf, engine-memory, training-memory, faults, energy, rl",
          {{"points", "", "print every point"},
           {"data", "DIR",
            "compute: refit the public profiles in DIR; collectives: compare other collections; faults: jobs on logged "

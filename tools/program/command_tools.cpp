@@ -492,7 +492,7 @@ const std::vector<CommandTool>& tool_table() {
                      {{"type", "string"},
                       {"enum",
                        {"compute", "training", "collectives", "devices", "serving", "serving-reports", "disaggregated",
-                        "fleets", "engine-memory", "training-memory", "faults", "energy", "rl"}},
+                        "fleets", "mlperf", "engine-memory", "training-memory", "faults", "energy", "rl"}},
                       {"description", "Suite of measured runs to compare with, instead of a scenario."}}}}),
               {}),
          validate_tool},

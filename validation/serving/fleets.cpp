@@ -4,8 +4,8 @@
 #include "sim/config/yaml_tree.hpp"
 #include "sim/record/facts_table.hpp"
 #include "tools/driver/run.hpp"
+#include "validation/medians.hpp"
 #include "validation/serving/in_threads.hpp"
-#include "validation/statistics.hpp"
 #include "validation/validate.hpp"
 
 #include <fmt/format.h>
@@ -82,19 +82,6 @@ struct FleetArm {
         return out;
     }
 };
-
-double median_size(const std::vector<double>& errors) {
-    std::vector<double> sizes;
-    for (const double error : errors) {
-        sizes.push_back(std::abs(error));
-    }
-    return statistics_of(std::move(sizes)).median_bias;
-}
-
-std::string shown(const std::vector<double>& errors) {
-    return errors.empty() ? "-"
-                          : fmt::format("{:.1f} % ({:+.1f})", median_size(errors), statistics_of(errors).median_bias);
-}
 
 std::vector<FleetArm> read_arms(const std::vector<FactsRow>& arms, const std::vector<FactsRow>& stages,
                                 std::map<std::string, std::pair<int, double>>& left_out) {
@@ -199,10 +186,10 @@ struct FleetErrors {
         const std::vector<std::string> cells = {
             arm.name(),
             fmt::format("{} of {}", below, arm.stages.size()),
-            shown(own.throughput),
-            shown(own.throughput_beyond),
-            shown(own.ttft),
-            shown(own.latency),
+            shown_errors(own.throughput),
+            shown_errors(own.throughput_beyond),
+            shown_errors(own.ttft),
+            shown_errors(own.latency),
             own.itl.empty() ? "-" : compared(arm.printed_itl() / kMillisecond, arm.itl() / kMillisecond, "{:.1f}"),
             own.saturation.empty() ? "-" : compared(arm.most(true), arm.most(false), "{:.0f}")};
         for (const auto member : {&FleetErrors::throughput, &FleetErrors::throughput_beyond, &FleetErrors::ttft,
@@ -279,8 +266,9 @@ Comparison validate_fleets(const DataDirectory& data, const Terminal& terminal, 
         }
         table.back().push_back(arm.caches ? fmt::format("{:.1f} %", 100 * arm.hits) : "-");
     }
-    table.push_back({"all", std::to_string(scored), shown(all.throughput), shown(all.throughput_beyond),
-                     shown(all.ttft), shown(all.latency), shown(all.itl), shown(all.saturation), shown(all.gain), ""});
+    table.push_back({"all", std::to_string(scored), shown_errors(all.throughput), shown_errors(all.throughput_beyond),
+                     shown_errors(all.ttft), shown_errors(all.latency), shown_errors(all.itl),
+                     shown_errors(all.saturation), shown_errors(all.gain), ""});
     const std::vector<std::string> columns = {"arm",
                                               "below saturation",
                                               "throughput below: median error (bias)",
