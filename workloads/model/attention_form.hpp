@@ -21,13 +21,27 @@ class AttentionForm {
     [[nodiscard]] virtual LayerOperations beside(const LayerContext&, const CoreShape&) const { return {}; }
     [[nodiscard]] virtual const char* name() const { return "attention"; }
     [[nodiscard]] virtual Operation core(const LayerContext& at, const CoreShape& shape) const = 0;
-    [[nodiscard]] virtual double cached(const ModelSpec& model) const = 0;
+    /// Values of a token that a layer leaves in the cache.
+    [[nodiscard]] virtual double cached(const ModelSpec& model, LayerKind kind) const = 0;
+    /// B of them, with what an indexer keeps of the token.
+    [[nodiscard]] virtual double cached_bytes(const ModelSpec& model, LayerKind kind, Precision cache) const {
+        return cached(model, kind) * bytes_of(cache) + indexed_bytes(model, kind);
+    }
+    /// B that a sequence has in a layer however long it is, on every rank.
+    [[nodiscard]] virtual double sequence_bytes(const ModelSpec&, LayerKind, Precision) const { return 0; }
+    /// Whether layers that model.full_every leaves to the window have other products than the rest.
+    [[nodiscard]] virtual bool by_kind() const { return false; }
+    /// What layers of a kind are called.
+    [[nodiscard]] virtual const char* kind_name(LayerKind) const { return nullptr; }
     /// What the form contradicts in a model; empty: nothing.
     [[nodiscard]] virtual std::string problem(const ModelSpec&) const { return {}; }
 };
 
 /// The form of a layer's attention, or of its scan.
 [[nodiscard]] const AttentionForm& attention_form(const ModelSpec& model, LayerKind kind);
+
+/// Layers of the kind that model.full_every leaves, where their products are others: linear ones, or those of the model's form.
+[[nodiscard]] std::int64_t other_layers(const ModelSpec& model);
 
 /// Products of attention over a whole sequence, as a share of those of standard attention through the same window.
 [[nodiscard]] double computed_share(const ModelSpec& model, LayerKind kind);

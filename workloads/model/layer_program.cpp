@@ -40,7 +40,7 @@ Operation attention_core(const LayerContext& at, const CoreShape& shape) {
 }
 
 double cached_values(const ModelSpec& model, LayerKind kind) {
-    return kind.part == LayerPart::feed_forward ? 0 : attention_form(model, kind).cached(model);
+    return kind.part == LayerPart::feed_forward ? 0 : attention_form(model, kind).cached(model, kind);
 }
 
 double indexed_bytes(const ModelSpec& model, LayerKind kind) {

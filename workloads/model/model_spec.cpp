@@ -47,10 +47,11 @@ double ModelSpec::attention_parameters(LayerKind kind) const {
 
 double ModelSpec::attention_parameters() const {
     const double full = attention_parameters({});
-    if (!linear.given()) {
+    const std::int64_t other = other_layers(*this);
+    if (other == 0) {
         return full;
     }
-    const double share = static_cast<double>(linear_layers()) / static_cast<double>(layers);
+    const double share = static_cast<double>(other) / static_cast<double>(layers);
     return full + share * (attention_parameters({false, true}) - full);
 }
 
@@ -66,7 +67,7 @@ double ModelSpec::unrouted_parameters() const {
 
 double ModelSpec::layer_parameters() const {
     const double full = parameters_of(LayerPart::whole);
-    return linear.given() ? full + attention_parameters() - attention_parameters({}) : full;
+    return other_layers(*this) > 0 ? full + attention_parameters() - attention_parameters({}) : full;
 }
 
 double ModelSpec::embedding_parameters() const {

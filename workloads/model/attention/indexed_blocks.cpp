@@ -73,8 +73,8 @@ class IndexedBlocks final : public StandardAttention {
         }
         return out;
     }
-    [[nodiscard]] double cached(const ModelSpec& model) const override {
-        return StandardAttention::cached(model) + dim_;
+    [[nodiscard]] double cached(const ModelSpec& model, LayerKind kind) const override {
+        return StandardAttention::cached(model, kind) + dim_;
     }
     [[nodiscard]] std::string problem(const ModelSpec& model) const override {
         return model.window == 0 ? "" : "attention: indexed-blocks chooses among all keys, and this model has a window";

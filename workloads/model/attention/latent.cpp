@@ -125,7 +125,7 @@ class Latent : public AttentionForm {
         return out;
     }
 
-    [[nodiscard]] double cached(const ModelSpec& model) const override {
+    [[nodiscard]] double cached(const ModelSpec& model, LayerKind) const override {
         return static_cast<double>(model.latent.kv_rank + model.latent.rotary);
     }
 };

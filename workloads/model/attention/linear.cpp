@@ -96,7 +96,7 @@ class LinearAttention final : public AttentionForm {
         return out;
     }
 
-    [[nodiscard]] double cached(const ModelSpec&) const override { return 0; }
+    [[nodiscard]] double cached(const ModelSpec&, LayerKind) const override { return 0; }
 };
 
 const LinearAttention kLinear;

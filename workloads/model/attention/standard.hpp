@@ -14,7 +14,7 @@ class StandardAttention : public AttentionForm {
     [[nodiscard]] Operation core(const LayerContext& at, const CoreShape& shape) const override {
         return attention(at, shape);
     }
-    [[nodiscard]] double cached(const ModelSpec& model) const override { return 2 * model.kv_width(); }
+    [[nodiscard]] double cached(const ModelSpec& model, LayerKind) const override { return 2 * model.kv_width(); }
 
   protected:
     [[nodiscard]] static Attention attention(const LayerContext& at, const CoreShape& shape);

@@ -76,7 +76,7 @@ class StateSpaceScan : public AttentionForm {
         return Streaming{};
     }
 
-    [[nodiscard]] double cached(const ModelSpec&) const override { return 0; }
+    [[nodiscard]] double cached(const ModelSpec&, LayerKind) const override { return 0; }
 };
 
 const StateSpaceScan kStateSpace;

@@ -8,13 +8,14 @@ extern const PolicyRow<AttentionForm> kStandardAttention;
 extern const PolicyRow<AttentionForm> kSinkAttention;
 extern const PolicyRow<AttentionForm> kBlockSparseAttention;
 extern const PolicyRow<AttentionForm> kIndexedBlocks;
+extern const PolicyRow<AttentionForm> kCompressedAttention;
 extern const AttentionForm& kLatentAttention;
 extern const AttentionForm& kLinearAttention;
 extern const AttentionForm& kStateSpaceScan;
 
 const PolicyTable<AttentionForm>& attention_table() {
     static const PolicyTable<AttentionForm> kTable = {&kStandardAttention, &kSinkAttention, &kBlockSparseAttention,
-                                                      &kIndexedBlocks};
+                                                      &kIndexedBlocks, &kCompressedAttention};
     return kTable;
 }
 
@@ -35,6 +36,11 @@ double computed_share(const ModelSpec& model, LayerKind kind) {
         sum += one.flops();
     }
     return sum / flops(kUsual.core(at, shape));
+}
+
+std::int64_t other_layers(const ModelSpec& model) {
+    const bool differ = model.linear.given() || (model.form != nullptr && model.form->by_kind());
+    return differ ? model.windowed_layers() : 0;
 }
 
 const AttentionForm& attention_form(const ModelSpec& model, LayerKind kind) {
