@@ -9,6 +9,7 @@
 #include "tools/program/outputs.hpp"
 #include "tools/terminal/terminal.hpp"
 #include "topologies/device_preset.hpp"
+#include "workloads/model/attention_form.hpp"
 #include "workloads/model/layer_program.hpp"
 #include "workloads/model/model_names.hpp"
 #include "workloads/model/plain_operation.hpp"
@@ -81,6 +82,9 @@ std::string kind_name(const ModelSpec& model, LayerKind kind) {
         return kind.part == LayerPart::attention ? "layers of attention" : "layers of feed-forward";
     }
     std::string out = kind.experts ? "layers with experts" : "dense layers";
+    if (const char* own = model::attention_form(model, kind).kind_name(kind); own != nullptr) {
+        return fmt::format("{}, {}", out, own);
+    }
     if (model.linear.given()) {
         return out + (kind.windowed ? ", linear attention" : ", to all tokens");
     }

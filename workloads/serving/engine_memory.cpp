@@ -1,6 +1,7 @@
 #include "workloads/serving/engine_memory.hpp"
 
 #include "sim/base/error.hpp"
+#include "workloads/model/attention_form.hpp"
 #include "workloads/serving/cost/step_cost.hpp"
 
 #include <fmt/format.h>
@@ -50,6 +51,19 @@ double stored_bytes(Precision precision, bool experts_alone) {
 double copied_values(const ModelSpec& model, double tensor) {
     const double hidden = whole(model.hidden);
     const double divided = 1 - 1 / tensor;
+    if (model::other_layers(model) > 0 && !model.linear.given()) {
+        // What each rank has of a layer's attention, beyond its part of all weights.
+        double copied = hidden * whole(model.experts.count) * divided * whole(model.expert_layers());
+        for (const bool windowed : {false, true}) {
+            const LayerKind kind{model.experts.count > 0, windowed};
+            const model::LayerContext rank{
+                model, kind, {tensor, cache_ranks(model, static_cast<std::int64_t>(tensor))}};
+            const double own = model::all_weights(before_attention(rank)) + model::all_weights(after_attention(rank));
+            copied += (own - model.attention_parameters(kind) / tensor) *
+                      whole(windowed ? model.windowed_layers() : model.layers - model.windowed_layers());
+        }
+        return copied;
+    }
     const LatentSpec& latent = model.latent;
     const IndexerSpec& indexer = model.indexer;
     const double q = whole(latent.q_rank > 0 ? latent.q_rank : model.hidden);
@@ -180,10 +194,28 @@ double CachePages::longest(double pages) const {
     return low * tokens;
 }
 
+namespace {
+
+// What a sequence keeps of its window beside compressed keys, on every rank.
+double beside_compressed(const ModelSpec& model, Precision cache) {
+    double bytes = 0;
+    if (!model.hybrid() && !model.linear.given() && model.form != nullptr) {
+        for (const bool windowed : {false, true}) {
+            const LayerKind kind{model.experts.count > 0, windowed};
+            const double layers = whole(windowed ? model.windowed_layers() : model.layers - model.windowed_layers());
+            bytes += layers * model.form->sequence_bytes(model, kind, cache);
+        }
+    }
+    return bytes;
+}
+
+}  // namespace
+
 double state_bytes_per_rank(const ModelSpec& model, const PhaseSpec& phase) {
-    return model.linear.given() ? whole(model.linear_layers()) * model.linear.state_bytes() / whole(phase.tensor) *
-                                      std::ceil(whole(phase.scheduler.max_sequences) / whole(phase.groups))
-                                : 0;
+    const double sequences = std::ceil(whole(phase.scheduler.max_sequences) / whole(phase.groups));
+    return model.linear.given()
+               ? whole(model.linear_layers()) * model.linear.state_bytes() / whole(phase.tensor) * sequences
+               : beside_compressed(model, Precision::bf16) * sequences;
 }
 
 CachePages pages_of(const EngineSpec& engine, const PhaseSpec& phase, const ModelSpec& model, double share) {
@@ -196,6 +228,13 @@ CachePages pages_of(const EngineSpec& engine, const PhaseSpec& phase, const Mode
     out.full = 1;
     out.bytes = share * token * out.tokens;
     const double full = whole(model.layers) - windowed;
+    if (const double beside = share * beside_compressed(model, engine.cache); beside > 0) {
+        if (engine.software.memory.hybrid) {
+            out.states = 1;
+            out.state_pages = std::ceil(beside / out.bytes);
+        }
+        return out;
+    }
     if (!engine.software.memory.hybrid || windowed == 0 || full == 0 || model.hybrid()) {
         return out;
     }
@@ -246,13 +285,14 @@ EngineCache engine_cache(const EngineSpec& engine, const PhaseSpec& phase, const
     if (engine.blocks > 0 && pages >= 1) {  // given blocks make no room for weights
         pages = whole(engine.blocks);
     }
+    const bool windows = beside_compressed(model, engine.cache) > 0;  // pages that hold no tokens of their own
     const double needed = page.of_sequence(out.context);
     out.blocks = pages;
     out.concurrency = pages / needed;
     out.capacity = page.groups() > 1 ? out.concurrency * out.context : pages * page.tokens;
     out.tokens = rules.counts_requests ? std::floor(out.concurrency * out.context)
-                                       : std::floor(pages / page.groups()) * page.tokens;
-    if (rules.rule == MemoryRule::sglang && model.windowed_layers() > 0) {
+                                       : std::floor(pages / (windows ? page.full : page.groups())) * page.tokens;
+    if (rules.rule == MemoryRule::sglang && model.windowed_layers() > 0 && !windows) {
         const double part = whole(model.windowed_layers()) / whole(model.layers);
         const double cost = model.linear.given() ? 1 + kStateBytes  // linear layers have no tokens in the pages
                             : model.window_state ? (1 - part) * (1 + kStateBytes)

@@ -4,6 +4,7 @@
 
 #include "sim/base/error.hpp"
 #include "sim/device/device.hpp"
+#include "workloads/model/attention_form.hpp"
 
 #include <algorithm>
 #include <array>
@@ -146,9 +147,9 @@ const ModelStep::NanoLayer& ModelStep::nano_layer(std::uint32_t tokens, Mode mod
     }
     const ModelSpec& model = m_.model;
     const double own = std::ceil(tokens / static_cast<double>(m_.groups));
-    // A mean of layers that attend to everything and of linear ones, where there are such.
-    const auto linear = static_cast<double>(model.linear_layers()) / static_cast<double>(model.layers);
-    for (const auto& [windowed, share] : {std::pair(false, 1 - linear), std::pair(true, linear)}) {
+    // A mean of layers of both kinds, where their products differ.
+    const auto other = static_cast<double>(model::other_layers(model)) / static_cast<double>(model.layers);
+    for (const auto& [windowed, share] : {std::pair(false, 1 - other), std::pair(true, other)}) {
         if (share > 0) {
             LayerContext at = this->layer(own);
             at.kind.windowed = windowed;

@@ -3,6 +3,7 @@
 #include "sim/base/error.hpp"
 #include "sim/device/device.hpp"
 #include "sim/device/separate_units.hpp"
+#include "workloads/model/attention_form.hpp"
 #include "workloads/serving/cost/streamed_weights.hpp"
 
 #include <algorithm>
@@ -72,13 +73,14 @@ double cache_bytes_per_token(const ModelSpec& model, Precision cache, const KvCo
         return kv_bytes(compression, cache, model.kv_width(), static_cast<double>(model.head_dim)) *
                static_cast<double>(model.layers - model.linear_layers());
     }
-    double values = 0;
-    double indexed = 0;
+    double bytes = 0;
     for (std::int64_t layer = 0; layer < model.layers; ++layer) {
-        values += cached_values(model, model.kind_of(layer));
-        indexed += indexed_bytes(model, model.kind_of(layer));
+        const LayerKind kind = model.kind_of(layer);
+        bytes += kind.part == model::LayerPart::feed_forward
+                     ? 0
+                     : model::attention_form(model, kind).cached_bytes(model, kind, cache);
     }
-    return values * bytes_of(cache) + indexed;
+    return bytes;
 }
 
 double cache_ranks(const ModelSpec& model, std::int64_t tensor) {
@@ -356,10 +358,10 @@ StepProgram ModelStep::layers(double tokens, double own, Mode mode) const {
     const double dense = all - routed;
     StepProgram out;
     // The second norm of a layer, and both all-reduces; attention and feed-forward side by side share one of each.
-    const auto linear = static_cast<double>(model.linear_layers());
-    out.add(attention_products(own, false), share_ * (all - linear));
-    if (linear > 0) {
-        out.add(attention_products(own, true), share_ * linear);
+    const auto other = static_cast<double>(model::other_layers(model));
+    out.add(attention_products(own, false), share_ * (all - other));
+    if (other > 0) {
+        out.add(attention_products(own, true), share_ * other);
     }
     if (!model.parallel_block) {
         out.add(norm(own), share_ * all);

@@ -1,6 +1,7 @@
 // Attention of a layer: unfused, by one fused kernel, or document by document. Over several ranks: pass_context.cpp.
 
 #include "sim/base/error.hpp"
+#include "workloads/model/attention_form.hpp"
 #include "workloads/training/features/kernels.hpp"
 #include "workloads/training/passes/pass_writer.hpp"
 
@@ -73,8 +74,14 @@ void PassCost::write_beside_attention(Writer& out, LayerKind kind, bool backward
         LayerOperation scan{core_name(model_, kind), LayerRole::core};
         scan.kernel = model::attention_core(at, shape);
         kernels.push_back(scan);
-        for (const LayerOperation& one : before_attention(at)) {
-            if (one.role == LayerRole::inner_norm) {
+    }
+    const bool by_kind = model_.form != nullptr && model_.form->by_kind();
+    if (model_.is_linear(kind) || by_kind) {
+        LayerOperations operations = before_attention(at);
+        const LayerOperations after = after_attention(at);
+        operations.insert(operations.end(), after.begin(), after.end());
+        for (const LayerOperation& one : operations) {
+            if (one.role == LayerRole::inner_norm || (by_kind && one.role == LayerRole::position)) {
                 const double moved = 2 * one.values() * (backward ? 1.5 : 1);  // and the gradient
                 out.kernel(one.name, stream_slowdown_ * streaming(moved, one.launches), one.launches);
             }

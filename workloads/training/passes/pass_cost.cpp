@@ -1,6 +1,7 @@
 #include "workloads/training/passes/pass_cost.hpp"
 
 #include "sim/base/error.hpp"
+#include "workloads/model/attention_form.hpp"
 #include "workloads/training/features/dispatcher.hpp"
 #include "workloads/training/features/documents.hpp"
 #include "workloads/training/features/low_rank_states.hpp"
@@ -276,7 +277,8 @@ PassCost::LayerTraffic PassCost::traffic(bool backward) const {
     out.norm = tokens_ * h / sharded * (backward ? (steps ? 48 : 8) : (steps ? 36 : 6));
     out.residual = tokens_ * h / sharded * (backward ? 4 + 3 * dropout : 6 + 3 * dropout);
     out.activation = tokens_ * 2 * (activation_values(ffn, backward) + (model_.gated && eager ? 2 * ffn : 0));
-    for (const LayerOperation& one : before_attention(layer_context({}))) {
+    const bool apart = model_.form != nullptr && model_.form->by_kind();  // write_beside_attention()
+    for (const LayerOperation& one : apart ? LayerOperations() : before_attention(layer_context({}))) {
         // Eager rotary embedding multiplies complex numbers in fp32: four casts and a product.
         const bool casts = eager && model_.latent.kv_rank == 0;
         if (one.role == LayerRole::position) {
