@@ -83,7 +83,8 @@ TEST_CASE("layers: weights of all operations are the parameters of every model p
         const double tables = static_cast<double>(model.vocabulary) * h * (model.tied_embeddings ? 1 : 2);
         CHECK(sum + tables + model.encoder_parameters() == doctest::Approx(model.parameters()).epsilon(1e-12));
         // A dense layer of a plain transformer: queries and output, keys and values, two or three matrices of its feed-forward.
-        if (!model.hybrid() && model.latent.kv_rank == 0 && model.attention.name() != "indexed-blocks") {
+        if (!model.hybrid() && model.latent.kv_rank == 0 && model.attention.name() != "indexed-blocks" &&
+            model.attention.name() != "compressed") {
             const auto d = static_cast<double>(model.head_dim);
             const double gate = model.output_gate ? static_cast<double>(model.heads) : 0;
             const double attention = h * d * (2 * static_cast<double>(model.heads + model.kv_heads) + gate);
@@ -127,6 +128,9 @@ TEST_CASE("layers: cached values of decoding steps are those that a served model
             }
             CHECK((cached_values(model, kind) > 0) != model.is_linear(kind));
             indexed += indexed_bytes(model, kind);
+            if (model.attention.name() == "compressed" && !kind.windowed) {
+                indexed += (128.0 + 4) / 4;  // a key of the indexer and its scale, for every four tokens
+            }
         }
         CHECK(2 * sum + indexed == cache_bytes_per_token(model, Precision::bf16));
     });

@@ -21,8 +21,11 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
+#include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <string_view>
 
@@ -109,7 +112,7 @@ struct Latent {
     std::int64_t head_dim = 0;
 };
 
-Latent latent_of(HfValues& config, std::int64_t hidden, std::int64_t heads) {
+Latent latent_of(HfValues& config) {
     const std::int64_t rank = config.whole({"kv_lora_rank"});
     const std::int64_t query = config.whole({"q_lora_rank"});
     if (rank > 0) {
@@ -118,22 +121,74 @@ Latent latent_of(HfValues& config, std::int64_t hidden, std::int64_t heads) {
                             config.needed({"v_head_dim"})),
                 rank + rotary, config.whole({"qk_nope_head_dim", "head_dim"})};
     }
-    // Of DeepSeek-V4 one vector serves as key and value of all heads, and groups of heads share the products behind them: values are as
-    // wide as gives those their weights.
-    const std::int64_t out = config.whole({"o_lora_rank"});
-    const std::int64_t rotary = config.whole({"qk_rope_head_dim"});
-    const std::int64_t head = config.whole({"head_dim"});
-    if (out == 0 || rotary == 0 || head <= rotary || heads == 0) {
-        return {};
-    }
-    const std::int64_t groups = std::max<std::int64_t>(1, config.whole({"o_groups"}));
-    const std::int64_t weights = heads * head * out + groups * out * hidden;
-    return {fmt::format("{{kv_rank: {}, q_rank: {}, rotary: {}, value_dim: {}}}", head - rotary, query, rotary,
-                        std::max<std::int64_t>(1, weights / (heads * hidden))),
-            head, head - rotary};
+    return {};
 }
 
-// The indexer of DeepSeek-V3.2 and GLM-5. DeepSeek-V4's looks at compressed keys.
+// Attention to compressed keys (DeepSeek-V4), and the sizes that go with it; empty: the model has none.
+std::string compressed_of(HfValues& config, HfSizes& sizes, ImportNotes& notes) {
+    constexpr const char* kSparse = "compressed_sparse_attention";
+    constexpr const char* kHeavy = "heavily_compressed_attention";
+    std::vector<std::int64_t> ratios = config.numbers("compress_ratios");
+    if (ratios.empty()) {  // as transformers writes it
+        std::optional<HfValues> rates = config.map("compress_rates");
+        const auto rate = [&](const char* kind, std::int64_t usual) {
+            const std::int64_t given = rates ? rates->whole({kind}) : 0;
+            return given > 0 ? given : usual;
+        };
+        const std::vector<std::string> words = config.words("layer_types");
+        if (std::find(words.begin(), words.end(), kHeavy) == words.end()) {
+            return "";
+        }
+        for (const std::string& word : words) {
+            ratios.push_back(word == kSparse ? rate(kSparse, 4) : word == kHeavy ? rate(kHeavy, 128) : 0);
+        }
+    }
+    const auto layers = static_cast<std::size_t>(sizes.layers);
+    if (ratios.size() < layers) {
+        throw ConfigError(
+            {config.error("compress_ratios",
+                          fmt::format("'compress_ratios' has {} layers, and the model {}", ratios.size(), layers))});
+    }
+    ratios.resize(layers);  // those behind are drafting layers
+    std::int64_t heavy = 0;
+    std::int64_t light = std::numeric_limits<std::int64_t>::max();
+    for (const std::int64_t ratio : ratios) {
+        heavy = std::max(heavy, ratio);
+        light = ratio > 0 ? std::min(light, ratio) : light;
+    }
+    const auto indexed = std::count(ratios.begin(), ratios.end(), light);
+    const auto windows = std::count(ratios.begin(), ratios.end(), 0);
+    const auto heavily = std::count(ratios.begin(), ratios.end(), heavy);
+    if (indexed + windows + heavily != sizes.layers || heavy <= light) {
+        throw ConfigError({config.error("compress_ratios",
+                                        "'compress_ratios' has layers of other than two ratios and none, which are not "
+                                        "modelled")});
+    }
+    sizes.kv_heads = 1;
+    sizes.head_dim = config.needed({"head_dim"});
+    sizes.window = config.needed({"sliding_window"});
+    sizes.full_every =
+        std::max<std::int64_t>(2, std::llround(static_cast<double>(sizes.layers) / static_cast<double>(indexed)));
+    if (const std::int64_t said = sizes.layers / sizes.full_every; said != indexed) {
+        notes.assumed(fmt::format("an indexer in the last of every {} layers ({} of {}), where the model has it in {}",
+                                  sizes.full_every, said, sizes.layers, indexed));
+    }
+    if (windows > 0) {
+        notes.assumed(fmt::format("{} layers with the window alone as heavily compressed ones", windows));
+    }
+    config.pass({"hc_sinkhorn_iters", "qk_nope_head_dim"});
+    const std::int64_t rotary = config.whole({"qk_rope_head_dim"});
+    return fmt::format(
+        "{{kind: compressed, q_rank: {}, rotary: {}, out_rank: {}, groups: {}, ratio: {}, heavy_ratio: {}, "
+        "topk: {}, heads: {}, dim: {}, streams: {}}}",
+        config.needed({"q_lora_rank"}),
+        rotary > 0 ? rotary : std::llround(config.real("partial_rotary_factor") * static_cast<double>(sizes.head_dim)),
+        config.needed({"o_lora_rank"}), config.needed({"o_groups"}), light, heavy, config.needed({"index_topk"}),
+        config.needed({"index_n_heads"}), config.needed({"index_head_dim"}),
+        std::max<std::int64_t>(1, config.whole({"hc_mult"})));
+}
+
+// The indexer of DeepSeek-V3.2 and GLM-5.
 std::string indexer_of(HfValues& config, bool latent) {
     if (!latent || config.whole({"kv_lora_rank"}) == 0 || config.whole({"index_topk"}) == 0) {
         return "";
@@ -454,7 +509,8 @@ Imported read_config(const ImportInput& input) {
     if (sizes.ffn == 0) {
         sizes.ffn = config.whole({"expansion_ratio"}) * sizes.hidden;
     }
-    const Latent latent = latent_of(config, sizes.hidden, sizes.heads);
+    const std::string compressed = compressed_of(config, sizes, out.notes);
+    const Latent latent = latent_of(config);
     sizes.head_dim =
         latent.cached > 0 ? latent.head_dim : config.whole({"head_dim", "attention_head_dim", "kv_channels"});
     std::string experts;
@@ -467,7 +523,9 @@ Imported read_config(const ImportInput& input) {
     } else {
         experts = experts_of(config, sizes.hidden, sizes.layers, out.notes);
     }
-    read_layers(config, latent.cached, sizes, out.notes);
+    if (compressed.empty()) {
+        read_layers(config, latent.cached, sizes, out.notes);
+    }
     for (const std::string& key : config.means()) {
         out.notes.assumed(fmt::format("the mean of '{}' for every layer, where layers differ", key));
     }
@@ -495,6 +553,7 @@ Imported read_config(const ImportInput& input) {
                                          "qwen3_5_text", "qwen3_5_moe_text"})
                                ? "heads"
                                : ""},
+        {"attention", compressed},
         {"experts", experts},
         {"latent", latent.text},
         {"indexer", indexer_of(config, latent.cached > 0)},

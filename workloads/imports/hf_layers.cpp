@@ -142,9 +142,6 @@ class Layers {
                 return of_words(key, words);
             }
         }
-        if (config_.has("compress_ratios")) {  // the window holds what has not been compressed yet
-            return std::vector<Use>(static_cast<std::size_t>(sizes_.layers), Use::full);
-        }
         if (const auto list = config_.numbers("attn_type_list"); !list.empty()) {
             return of_numbers(list, Use::full, Use::linear);
         }
