@@ -11,29 +11,38 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <string_view>
 
 namespace orrery::validation {
 
 namespace {
 
-// Kernels from the first product of a layer's attention to the last one.
-double attention_seconds(const CostModel& device, const ModelSpec& model, const record::FactsRow& row) {
+bool mixes_streams(const LayerOperation& one) {
+    return one.role == LayerRole::inner_norm &&
+           std::string_view(one.name).find("residual streams") != std::string::npos;
+}
+
+// Kernels from the first product of a layer's attention to the last one; or, of both blocks, what its residual streams take.
+double layer_seconds(const CostModel& device, const ModelSpec& model, const record::FactsRow& row) {
     const double tensor = row.number("tensor");
     const double batch = row.number("batch");
     const double queries = row.number("queries");
     const LayerContext at{model,
-                          {model.experts.count > 0, false},
+                          {model.experts.count > 0, row.text("layer") == "heavy"},
                           {tensor, 1, 1},
                           queries > 1 ? LayerPhase::prompt : LayerPhase::decode,
                           batch * queries};
-    const CoreShape shape{batch, static_cast<double>(model.heads) / tensor, queries, row.number("keys")};
+    CoreShape shape{batch, static_cast<double>(model.heads) / tensor, queries, row.number("keys")};
+    shape.cache = row.text("cache") == "fp8" ? Precision::fp8 : Precision::bf16;
+    const bool streams = row.text("layer") == "streams";
     LayerOperations operations = before_attention(at);
     for (const LayerOperations& more : {beside_attention(at, shape), after_attention(at)}) {
         operations.insert(operations.end(), more.begin(), more.end());
     }
-    double sum = device.seconds(attention_core(at, shape)).value();
+    double sum = streams ? 0 : device.seconds(attention_core(at, shape)).value();
     for (const LayerOperation& one : operations) {
-        if (const std::optional<Operation> operation = plain_operation(one); operation) {
+        if (const std::optional<Operation> operation = plain_operation(one);
+            operation && mixes_streams(one) == streams) {
             sum += device.seconds(*operation).value();
         }
     }
@@ -62,20 +71,24 @@ void validate_modules(const DataDirectory& data, const Terminal& terminal, bool 
             complete(model);
         }
         const double measured = row.number("microseconds");
-        const double predicted = 1e6 * attention_seconds(*device, model, row);
+        const double predicted = 1e6 * layer_seconds(*device, model, row);
         const double error = predicted / measured - 1;
+        const std::string layer = row.text("layer");
         const bool prompt = row.number("queries") > 1;
+        const char* phase = layer == "streams" ? "hyper-connections" : prompt ? "prompts" : "decoding";
         all.push_back(error);
-        groups[fmt::format("{} {}, {}", row.text("device"), row.text("model"), prompt ? "prompts" : "decoding")]
+        groups[fmt::format("{} {}{}, {}", row.text("device"), row.text("model"), layer == "heavy" ? " heavy" : "",
+                           phase)]
             .push_back(error);
-        listed.push_back({row.text("device"), row.text("model"), row.text("tensor"), row.text("batch"),
+        listed.push_back({row.text("device"), row.text("model"), layer, row.text("tensor"), row.text("batch"),
                           row.text("queries"), row.text("keys"), fmt::format("{:.1f} us", measured),
                           fmt::format("{:.1f}", predicted), fmt::format("{:+.1f} %", 100 * error)});
     }
     if (points) {
         terminal.heading("layers of sparse attention");
-        terminal.table({"device", "model", "tensor", "batch", "queries", "keys", "measured", "predicted", "error"},
-                       listed);
+        terminal.table(
+            {"device", "model", "layer", "tensor", "batch", "queries", "keys", "measured", "predicted", "error"},
+            listed);
     }
     print_errors(terminal, "sparse attention of a layer as a whole, against sums of its kernels", groups);
     out.scores.push_back({"sparse_layers", static_cast<double>(all.size()), ""});
