@@ -95,9 +95,9 @@ TEST_CASE("compressed attention: a token leaves a part of an entry in the cache,
           doctest::Approx(21 * (1024.0 / 4 + 132.0 / 4) + 22 * 1024.0 / 128));
     const AttentionForm& form = model::attention_form(m, kHeavy);
     // 128 tokens wait for their key, a value and a weight of 32 bits each.
-    CHECK(form.sequence_bytes(m, kHeavy, Precision::fp8) == 128 * 584 + 128 * 2 * 512 * 4);
+    CHECK(form.sequence_bytes(m, kHeavy, Precision::fp8, 1) == 128 * 584 + 128 * 2 * 512 * 4);
     // Of eight tokens, twice as wide; and of the indexer.
-    CHECK(form.sequence_bytes(m, kIndexed, Precision::fp8) == 128 * 584 + 8 * 2 * 2 * (512 + 128) * 4);
+    CHECK(form.sequence_bytes(m, kIndexed, Precision::fp8, 8) == 128 * 584 + 8 * 2 * 2 * (512 + 128) * 4);
     // A tenth of DeepSeek-V3.2's at a million tokens, as the report says of Pro.
     const double before = cache_bytes_per_token(preset("deepseek-v3.2"), Precision::bf16) / 2;
     CHECK(cache_bytes_per_token(preset("deepseek-v4-pro"), Precision::fp8) / before ==

@@ -378,9 +378,6 @@ ServedModel served_model(const StarterFacts& facts, const Machines& on, const Da
     const double weights =
         model.parameters() *
         bytes_of(static_cast<Precision>(std::find(precisions.begin(), precisions.end(), most_in) - precisions.begin()));
-    if (model.hybrid()) {
-        throw InfeasibleError(fmt::format("{} has layers by a 'pattern' and is not served here, only trained", name));
-    }
     std::int64_t tensor = 1;
     // Weights take at most seven tenths, so that the cache has room.
     while (tensor < on.node.gpus && weights > 0.7 * static_cast<double>(tensor) * on.node.gpu.memory.value) {

@@ -80,11 +80,10 @@ Rows models(const DataDirectory& data) {
         const double total = model.parameters();
         const std::optional<NamedCheckpoint> named = find_checkpoint(preset, data);
         const std::int64_t context = named && named->context > 0 ? named->context : model.sequence;
-        rows.push_back(
-            {preset, billions(total), billions(active_parameters(model)), std::to_string(context),
-             fmt::format("{:.1f} GiB", 2 * total / (1024.0 * 1024 * 1024)),
-             model.hybrid() ? "" : fmt::format("{:.1f} KiB", cache_bytes_per_token(model, Precision::bf16) / 1024),
-             sources[preset]});
+        rows.push_back({preset, billions(total), billions(active_parameters(model)), std::to_string(context),
+                        fmt::format("{:.1f} GiB", 2 * total / (1024.0 * 1024 * 1024)),
+                        fmt::format("{:.1f} KiB", cache_bytes_per_token(model, Precision::bf16) / 1024),
+                        sources[preset]});
     }
     return rows;
 }

@@ -27,8 +27,8 @@ class AttentionForm {
     [[nodiscard]] virtual double cached_bytes(const ModelSpec& model, LayerKind kind, Precision cache) const {
         return cached(model, kind) * bytes_of(cache) + indexed_bytes(model, kind);
     }
-    /// B that a sequence has in a layer however long it is, on every rank.
-    [[nodiscard]] virtual double sequence_bytes(const ModelSpec&, LayerKind, Precision) const { return 0; }
+    /// B that a sequence has in a layer however long it is, on each of so many ranks. Linear attention: LinearSpec::state_bytes().
+    [[nodiscard]] virtual double sequence_bytes(const ModelSpec&, LayerKind, Precision, double) const { return 0; }
     /// Whether layers that model.full_every leaves to the window have other products than the rest.
     [[nodiscard]] virtual bool by_kind() const { return false; }
     /// What layers of a kind are called.
@@ -40,8 +40,11 @@ class AttentionForm {
 /// The form of a layer's attention, or of its scan.
 [[nodiscard]] const AttentionForm& attention_form(const ModelSpec& model, LayerKind kind);
 
-/// Layers of the kind that model.full_every leaves, where their products are others: linear ones, or those of the model's form.
+/// Layers of the second kind of a model that has two which mix tokens by other products: those that full_every leaves to linear attention or
+/// to a form that tells kinds apart, or state-space layers of a pattern; 0: there is one kind.
 [[nodiscard]] std::int64_t other_layers(const ModelSpec& model);
+/// A layer's kind, with or without experts, as one of these or as one of the first.
+[[nodiscard]] LayerKind mixing_kind(const ModelSpec& model, bool experts, bool other);
 
 /// Products of attention over a whole sequence, as a share of those of standard attention through the same window.
 [[nodiscard]] double computed_share(const ModelSpec& model, LayerKind kind);

@@ -70,11 +70,13 @@ LayerOperations layer_operations(const LayerContext& at, const CoreShape& shape,
     norm();
     if (attends) {
         append(before_attention(at));
-        if (at.kind.part != LayerPart::state_space) {
+        if (at.kind.part != LayerPart::state_space || at.phase != LayerPhase::training) {
             append(beside_attention(at, shape));
             LayerOperation core{core_name(at.model, at.kind), LayerRole::core, shape.sequences * shape.queries};
             core.kernel = attention_core(at, shape);
-            core.operands = at.model.is_linear(at.kind) ? 0 : at.model.value_width() / at.shard.tensor;
+            core.operands = at.model.is_linear(at.kind) || at.kind.part == LayerPart::state_space
+                                ? 0
+                                : at.model.value_width() / at.shard.tensor;
             out.push_back(core);
         }
         append(after_attention(at));

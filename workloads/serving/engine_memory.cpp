@@ -51,7 +51,7 @@ double stored_bytes(Precision precision, bool experts_alone) {
 double copied_values(const ModelSpec& model, double tensor) {
     const double hidden = whole(model.hidden);
     const double divided = 1 - 1 / tensor;
-    if (model::other_layers(model) > 0 && !model.linear.given()) {
+    if (model::other_layers(model) > 0 && !model.linear.given() && !model.hybrid()) {
         // What each rank has of a layer's attention, beyond its part of all weights.
         double copied = hidden * whole(model.experts.count) * divided * whole(model.expert_layers());
         for (const bool windowed : {false, true}) {
@@ -75,7 +75,9 @@ double copied_values(const ModelSpec& model, double tensor) {
         latent.kv_rank > 0
             ? hidden * whole(latent.q_rank + latent.kv_rank + latent.rotary) * divided
             : 2 * hidden * model.kv_width() * (1 / cache_ranks(model, static_cast<std::int64_t>(tensor)) - 1 / tensor);
-    return (keys + chooses) * whole(model.layers - model.linear_layers()) +
+    const std::int64_t attending =
+        model.hybrid() ? model.layers_with(model::LayerPart::attention) : model.layers - model.linear_layers();
+    return (keys + chooses) * whole(attending) +
            hidden * whole(model.experts.count) * divided * whole(model.expert_layers());
 }
 
@@ -196,14 +198,13 @@ double CachePages::longest(double pages) const {
 
 namespace {
 
-// What a sequence keeps of its window beside compressed keys, on every rank.
-double beside_compressed(const ModelSpec& model, Precision cache) {
+// What a sequence keeps on a rank of each layer however long it is: states, or windows beside compressed keys. Not of linear attention.
+double beside_tokens(const ModelSpec& model, Precision cache, std::int64_t tensor) {
     double bytes = 0;
-    if (!model.hybrid() && !model.linear.given() && model.form != nullptr) {
-        for (const bool windowed : {false, true}) {
-            const LayerKind kind{model.experts.count > 0, windowed};
-            const double layers = whole(windowed ? model.windowed_layers() : model.layers - model.windowed_layers());
-            bytes += layers * model.form->sequence_bytes(model, kind, cache);
+    for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+        const LayerKind kind = model.kind_of(layer);
+        if (kind.part != model::LayerPart::feed_forward) {
+            bytes += model::attention_form(model, kind).sequence_bytes(model, kind, cache, whole(tensor));
         }
     }
     return bytes;
@@ -215,7 +216,7 @@ double state_bytes_per_rank(const ModelSpec& model, const PhaseSpec& phase) {
     const double sequences = std::ceil(whole(phase.scheduler.max_sequences) / whole(phase.groups));
     return model.linear.given()
                ? whole(model.linear_layers()) * model.linear.state_bytes() / whole(phase.tensor) * sequences
-               : beside_compressed(model, Precision::bf16) * sequences;
+               : beside_tokens(model, Precision::bf16, phase.tensor) * sequences;
 }
 
 CachePages pages_of(const EngineSpec& engine, const PhaseSpec& phase, const ModelSpec& model, double share) {
@@ -228,7 +229,7 @@ CachePages pages_of(const EngineSpec& engine, const PhaseSpec& phase, const Mode
     out.full = 1;
     out.bytes = share * token * out.tokens;
     const double full = whole(model.layers) - windowed;
-    if (const double beside = share * beside_compressed(model, engine.cache); beside > 0) {
+    if (const double beside = share * beside_tokens(model, engine.cache, phase.tensor); beside > 0) {
         if (engine.software.memory.hybrid) {
             out.states = 1;
             out.state_pages = std::ceil(beside / out.bytes);
@@ -285,16 +286,17 @@ EngineCache engine_cache(const EngineSpec& engine, const PhaseSpec& phase, const
     if (engine.blocks > 0 && pages >= 1) {  // given blocks make no room for weights
         pages = whole(engine.blocks);
     }
-    const bool windows = beside_compressed(model, engine.cache) > 0;  // pages that hold no tokens of their own
+    const bool windows = beside_tokens(model, engine.cache, phase.tensor) > 0;  // pages that hold no tokens
     const double needed = page.of_sequence(out.context);
     out.blocks = pages;
     out.concurrency = pages / needed;
     out.capacity = page.groups() > 1 ? out.concurrency * out.context : pages * page.tokens;
     out.tokens = rules.counts_requests ? std::floor(out.concurrency * out.context)
                                        : std::floor(pages / (windows ? page.full : page.groups())) * page.tokens;
-    if (rules.rule == MemoryRule::sglang && model.windowed_layers() > 0 && !windows) {
+    if (rules.rule == MemoryRule::sglang && (model.windowed_layers() > 0 ? !windows : model.hybrid() && windows)) {
         const double part = whole(model.windowed_layers()) / whole(model.layers);
-        const double cost = model.linear.given() ? 1 + kStateBytes  // linear layers have no tokens in the pages
+        const double cost = model.linear.given() || windows
+                                ? 1 + kStateBytes  // such layers have no tokens in the pages
                             : model.window_state ? (1 - part) * (1 + kStateBytes)
                                                  : 1 - part + kWindowTokens * part;
         out.capacity = out.tokens = std::floor(pages * page.tokens / cost);

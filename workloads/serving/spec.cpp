@@ -593,6 +593,10 @@ std::vector<std::string> problems_of(const EngineSpec& engine, const RequestsSpe
     if (engine.names() && engine.split) {
         problems.emplace_back("'lora' and 'models' are for replicas that do prompts and decoding");
     }
+    if (model.hybrid() && (engine.lora || engine.compression.given || engine.nano_batches > 1)) {
+        problems.emplace_back(
+            "'lora', 'kv.compression' and 'nano_batches' are not modelled beside a 'pattern' of layers");
+    }
     if (engine.compression.given && model.latent.kv_rank > 0) {
         problems.emplace_back("'kv.compression' packs keys and values, not the vectors of latent attention");
     }

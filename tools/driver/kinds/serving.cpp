@@ -519,12 +519,6 @@ void check_faults_of_service(const YamlNode& root, const Scenario& scenario, con
 
 // What of a model is trained only.
 void check_served_model(const YamlNode& root, const ModelSpec& model, std::vector<Diagnostic>& errors) {
-    if (model.hybrid()) {
-        errors.push_back(
-            mark_of(root, "model.pattern")
-                .error("models with a 'pattern' of layers are trained and not served here: what a state-space layer "
-                       "keeps of a sequence, and its decode step, are not modelled"));
-    }
     if (model.encoder.given()) {
         errors.push_back(mark_of(root, "model.encoder")
                              .error("models with an 'encoder' are trained and not served here: when images are encoded "

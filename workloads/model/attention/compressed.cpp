@@ -7,6 +7,7 @@
 // each of `groups` groups of heads before the last. Keys, compressors and indexer are whole on every tensor-parallel rank; heads are shared.
 // Kernels of serving fill up to 64 heads (FlashMLA), and compute every place that the last query of a prompt has. Four queries see the same
 // compressed keys: scores of a prompt are those of four prompts of a quarter of the queries over a quarter of the keys.
+// Its small kernels are its own, of role `choice`: none of a library's norms and rotations.
 // A cache in 8 bits has the part with position in 16 and a scale for each 64 values, in whole 8 B (584 B of 512 values). However long it is,
 // a sequence keeps its window and what its compressors have not taken in yet, in 32 bits. Hyper-connections of both blocks stand with
 // attention (`streams`).
@@ -85,8 +86,8 @@ class CompressedAttention final : public AttentionForm {
         keys.weights +=
             ratio(at.kind) * compressed / kSummed;  // a weight for each place, added to those of the product
         out.push_back(keys);
-        out.push_back({"norm of compressed vectors", LayerRole::inner_norm, sharded, q + d, q + d});
-        out.push_back({"sums to compressed keys", LayerRole::inner_norm, sharded, compressed, d / ratio(at.kind)});
+        out.push_back({"norm of compressed vectors", LayerRole::choice, sharded, q + d, q + d});
+        out.push_back({"sums to compressed keys", LayerRole::choice, sharded, compressed, d / ratio(at.kind)});
         if (indexes(at.kind)) {
             const auto dim = static_cast<double>(own_.dim);
             const auto heads = static_cast<double>(own_.heads);
@@ -97,12 +98,12 @@ class CompressedAttention final : public AttentionForm {
             index.weights += ratio(at.kind) * made / kSummed;
             out.push_back(index);
             // Queries are rotated and narrowed to 8 bits; so are keys, which are summed before.
-            out.push_back({"indexer's positions and cache", LayerRole::position, at.rows, heads * dim + made,
+            out.push_back({"indexer's positions and cache", LayerRole::choice, at.rows, heads * dim + made,
                            (heads * dim + dim / ratio(at.kind)) / 2, 2});
         }
         const double cached = at.phase == LayerPhase::training ? 0 : this->cached(at.model, at.kind);
-        LayerOperation position{
-            "norm of queries, positions and cache", LayerRole::position, at.rows, queries + d, queries + d};
+        LayerOperation position{"norm of queries, positions and cache", LayerRole::choice, at.rows, queries + d,
+                                queries + d};
         position.cached = cached;
         position.kept = at.phase == LayerPhase::training ? queries + d : 0;
         out.push_back(position);
@@ -114,7 +115,7 @@ class CompressedAttention final : public AttentionForm {
         const double ranks = static_cast<double>(own_.groups * own_.out_rank) / at.shard.tensor;
         LayerOperations out;
         // Outputs are rotated back.
-        out.push_back({"positions of outputs", LayerRole::position, at.rows, width, width});
+        out.push_back({"positions of outputs", LayerRole::choice, at.rows, width, width});
         out.push_back(product_of("output of a group of heads", LayerRole::output, at.rows,
                                  at.model.q_width() / static_cast<double>(own_.groups), ranks));
         out.push_back(
@@ -185,7 +186,8 @@ class CompressedAttention final : public AttentionForm {
         const double index = indexes(kind) ? static_cast<double>(own_.dim) + kIndexScale : 0;
         return (entry_bytes(model, cache) + index) / ratio(kind);
     }
-    [[nodiscard]] double sequence_bytes(const ModelSpec& model, LayerKind kind, Precision cache) const override {
+    [[nodiscard]] double sequence_bytes(const ModelSpec& model, LayerKind kind, Precision cache,
+                                        double) const override {
         const double width = static_cast<double>(model.head_dim) + (indexes(kind) ? static_cast<double>(own_.dim) : 0);
         const double waiting = overlap(kind) * ratio(kind) * kSummed * overlap(kind) * width * kLong;
         return static_cast<double>(model.window) * entry_bytes(model, cache) + waiting;
@@ -204,7 +206,7 @@ class CompressedAttention final : public AttentionForm {
         if (model.heads % own_.groups != 0) {
             return "attention: compressed shares the model's heads out over its groups, which must divide them";
         }
-        if (own_.rotary > model.head_dim) {
+        if (model.head_dim > 0 && own_.rotary > model.head_dim) {
             return "attention: compressed has its rotary part inside head_dim, which is smaller";
         }
         return "";

@@ -14,11 +14,11 @@ LayerOperations before_blocks(const LayerContext& at, double streams, double blo
     }
     const auto hidden = static_cast<double>(at.model.hidden);
     constexpr double kReads = 2;
-    constexpr double kKernels = 2;
-    LayerOperation one{"sums of residual streams", LayerRole::inner_norm, at.rows / at.shard.rows};
+    constexpr double kStarts = 5.5;
+    LayerOperation one{"sums of residual streams", LayerRole::choice, at.rows / at.shard.rows};
     one.in = blocks * kReads * streams * hidden;
     one.out = blocks * hidden;
-    one.launches = blocks * kKernels;
+    one.launches = blocks * kStarts;
     one.weights = blocks * stream_weights(streams, hidden);
     one.kept = blocks * (streams - 1) * hidden;  // the norm behind keeps one
     return {one};
@@ -29,10 +29,11 @@ LayerOperations behind_blocks(const LayerContext& at, double streams, double blo
         return {};
     }
     const auto hidden = static_cast<double>(at.model.hidden);
-    LayerOperation one{"outputs to residual streams", LayerRole::inner_norm, at.rows / at.shard.rows};
+    LayerOperation one{"outputs to residual streams", LayerRole::choice, at.rows / at.shard.rows};
     one.in = blocks * (streams + 1) * hidden;
     one.out = blocks * streams * hidden;
-    one.launches = blocks;
+    constexpr double kStarts = 2.6;
+    one.launches = blocks * kStarts;
     return {one};
 }
 

@@ -39,8 +39,16 @@ double computed_share(const ModelSpec& model, LayerKind kind) {
 }
 
 std::int64_t other_layers(const ModelSpec& model) {
+    if (model.hybrid()) {
+        return model.layers_with(LayerPart::state_space);
+    }
     const bool differ = model.linear.given() || (model.form != nullptr && model.form->by_kind());
     return differ ? model.windowed_layers() : 0;
+}
+
+LayerKind mixing_kind(const ModelSpec& model, bool experts, bool other) {
+    return model.hybrid() ? LayerKind{experts, false, other ? LayerPart::state_space : LayerPart::attention}
+                          : LayerKind{experts, other};
 }
 
 const AttentionForm& attention_form(const ModelSpec& model, LayerKind kind) {

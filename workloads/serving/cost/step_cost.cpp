@@ -55,6 +55,15 @@ bool attends_beside(const ServingModel& m, double tensor) {
     return units->runs_beside(attention);
 }
 
+// Layers of the first kind that mixes tokens, and of the second (attention_form.hpp), or those that only have a window.
+double first_layers(const ModelSpec& model) {
+    return static_cast<double>(model.hybrid() ? model.layers_with(model::LayerPart::attention)
+                                              : model.layers - model.windowed_layers());
+}
+double second_layers(const ModelSpec& model) {
+    return static_cast<double>(model.hybrid() ? model::other_layers(model) : model.windowed_layers());
+}
+
 }  // namespace
 
 StepWork AffineStep::work(const Batch& batch) {
@@ -96,8 +105,9 @@ double weight_bytes_per_rank(const ModelSpec& model, const Quantisation& quantis
         static_cast<double>(stage_layers(model.layers, stage, stages)) / static_cast<double>(model.layers);
     const auto routed = static_cast<double>(model.expert_layers());
     const double dense = static_cast<double>(model.layers) - routed;
-    const double beside =
-        dense * model.layer_parameters() + routed * (model.attention_parameters() + model.unrouted_parameters());
+    const double beside = model.hybrid() ? model.hybrid_parameters() - routed * model.routed_parameters()
+                                         : dense * model.layer_parameters() +
+                                               routed * (model.attention_parameters() + model.unrouted_parameters());
     // Embedding and LM head stay in 16 bits; tied ones are one table where one stage has both.
     const bool both = stages == 1 && !model.tied_embeddings;
     const double tables = (both ? 2 : stage == 0 || stage == stages - 1 ? 1 : 0) * model.embedding_parameters();
@@ -266,7 +276,7 @@ StepProgram ModelStep::norm(double tokens) const {
 
 StepProgram ModelStep::attention_products(double tokens, bool windowed) const {
     LayerContext at = layer(tokens);
-    at.kind.windowed = windowed;
+    at.kind = model::mixing_kind(m_.model, at.kind.experts, windowed);
     StepProgram out = norm(tokens);
     out.add(program_of(before_attention(at)));
     out.add(program_of(after_attention(at)));
@@ -355,18 +365,20 @@ StepProgram ModelStep::layers(double tokens, double own, Mode mode) const {
     const ModelSpec& model = m_.model;
     const auto routed = static_cast<double>(model.expert_layers());
     const double all = static_cast<double>(model.layers);
-    const double dense = all - routed;
+    const auto other = static_cast<double>(model::other_layers(model));
+    const double mixing = model.hybrid() ? first_layers(model) + other : all;
+    const double dense = (model.hybrid() ? all - mixing : all) - routed;
     StepProgram out;
     // The second norm of a layer, and both all-reduces; attention and feed-forward side by side share one of each.
-    const auto other = static_cast<double>(model::other_layers(model));
-    out.add(attention_products(own, false), share_ * (all - other));
+    out.add(attention_products(own, false), share_ * (mixing - other));
     if (other > 0) {
         out.add(attention_products(own, true), share_ * other);
     }
     if (!model.parallel_block) {
-        out.add(norm(own), share_ * all);
+        out.add(norm(own), share_ * (dense + routed));
     }
-    out.add("sum over tensor ranks", StepClass::collective, reduce(own), share_ * all * (model.parallel_block ? 1 : 2));
+    const double blocks = model.hybrid() || model.parallel_block ? all : 2 * all;
+    out.add("sum over tensor ranks", StepClass::collective, reduce(own), share_ * blocks);
     if (dense > 0) {
         out.add(feed_forward(own, static_cast<double>(model.ffn) / t_), share_ * dense);
     }
@@ -432,7 +444,7 @@ static CoreShape seen_by(const ServingModel& m, double tensor, double sequences,
 
 StepWork ModelStep::one_attention(double sequences, double queries, double keys, bool windowed) const {
     LayerContext at = layer(sequences * queries);
-    at.kind.windowed = windowed;
+    at.kind = model::mixing_kind(m_.model, at.kind.experts, windowed);
     at.phase = queries > 1 ? LayerPhase::prompt : LayerPhase::decode;
     const CoreShape shape = seen_by(m_, t_, sequences, queries, keys);
     const Operation core = attention_core(at, shape);
@@ -448,13 +460,13 @@ StepWork ModelStep::one_attention(double sequences, double queries, double keys,
 }
 
 StepWork ModelStep::attention(double sequences, double queries, double keys) const {
-    const double full = static_cast<double>(m_.model.layers - m_.model.windowed_layers());
+    const double full = first_layers(m_.model);
     return share_ * (full > 0 ? full * one_attention(sequences, queries, keys, false) : StepWork()) +
            windowed_attention(sequences, queries, keys);
 }
 
 StepWork ModelStep::windowed_attention(double sequences, double queries, double keys) const {
-    const auto windowed = static_cast<double>(m_.model.windowed_layers());
+    const double windowed = second_layers(m_.model);
     return windowed > 0 ? share_ * windowed * one_attention(sequences, queries, keys, true) : StepWork();
 }
 
@@ -551,7 +563,7 @@ StepWork ModelStep::kernels(const Batch& batch, StepProgram* out) {
     // Of it, where somebody asks: that of linear layers, and what indexers take.
     StepWork linear_pieces;
     StepWork indexed_pieces;
-    const double full = share_ * static_cast<double>(m_.model.layers - m_.model.windowed_layers());
+    const double full = share_ * first_layers(m_.model);
     const auto indexed = [&](double sequences, double queries, double at_keys) {
         LayerContext at = layer(sequences * queries);
         at.phase = queries > 1 ? LayerPhase::prompt : LayerPhase::decode;
@@ -562,7 +574,8 @@ StepWork ModelStep::kernels(const Batch& batch, StepProgram* out) {
         return sum;
     };
     const auto linear_attention = [&](double sequences, double queries, double at_keys) {
-        return m_.model.linear.given() ? windowed_attention(sequences, queries, at_keys) : StepWork();
+        return m_.model.linear.given() || m_.model.hybrid() ? windowed_attention(sequences, queries, at_keys)
+                                                            : StepWork();
     };
     // Of the prompts a group has whole ones: the busiest, for which all wait, has the longest or one more than others.
     const double together = std::ceil(prompts / groups);
@@ -611,9 +624,10 @@ StepWork ModelStep::kernels(const Batch& batch, StepProgram* out) {
         return one;
     };
     if (out != nullptr) {
-        note_attention(
-            "attention of prompts", prompt_attention, pieces.seconds,
-            {{"linear attention of prompts", linear_pieces.seconds}, {"indexer of prompts", indexed_pieces.seconds}});
+        note_attention("attention of prompts", prompt_attention, pieces.seconds,
+                       {{m_.model.hybrid() ? "state-space scans of prompts" : "linear attention of prompts",
+                         linear_pieces.seconds},
+                        {"indexer of prompts", indexed_pieces.seconds}});
     }
     const double running = std::max(1.0, decoding - batch.padded);
     const Mode mode = prompts > 0 ? Mode::prompts : coherent() ? Mode::stays : Mode::decodes;
@@ -625,7 +639,9 @@ StepWork ModelStep::kernels(const Batch& batch, StepProgram* out) {
         work += all;
         if (out != nullptr) {
             note_attention("attention of decoding sequences", all, all.seconds,
-                           {{"linear attention of decoding sequences", linear_attention(own, 1, keys).seconds},
+                           {{m_.model.hybrid() ? "state-space scans of decoding sequences"
+                                               : "linear attention of decoding sequences",
+                             linear_attention(own, 1, keys).seconds},
                             {"indexer of decoding sequences", indexed(own, 1, keys).seconds}});
         }
     }
@@ -698,7 +714,9 @@ StepProgram ModelStep::program(const Batch& batch) {
 
 StepWork ModelStep::with_host(const Batch& batch, StepWork work) const {
     IterationShape shape;
-    shape.layers = share_ * static_cast<double>(m_.model.layers);
+    // A feed-forward layer of a pattern is the other half of one that mixes tokens.
+    shape.layers = share_ * (m_.model.hybrid() ? first_layers(m_.model) + second_layers(m_.model)
+                                               : static_cast<double>(m_.model.layers));
     shape.latent_layers =
         m_.model.latent.kv_rank > 0 ? share_ * static_cast<double>(m_.model.layers - m_.model.linear_layers()) : 0;
     shape.routed_layers = share_ * static_cast<double>(m_.model.expert_layers());
