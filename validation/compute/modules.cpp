@@ -12,14 +12,14 @@
 #include <map>
 #include <memory>
 #include <string_view>
+#include <utility>
 
 namespace orrery::validation {
 
 namespace {
 
 bool mixes_streams(const LayerOperation& one) {
-    return one.role == LayerRole::inner_norm &&
-           std::string_view(one.name).find("residual streams") != std::string::npos;
+    return std::string_view(one.name).find("residual streams") != std::string::npos;
 }
 
 // Kernels from the first product of a layer's attention to the last one; or, of both blocks, what its residual streams take.
@@ -55,7 +55,8 @@ void validate_modules(const DataDirectory& data, const Terminal& terminal, bool 
     std::map<std::string, std::unique_ptr<Calibrated>> devices;
     std::map<std::string, ModelSpec> models;
     std::map<std::string, std::vector<double>> groups;
-    std::vector<double> all;
+    std::vector<double> sparse;
+    std::vector<double> compressed;
     std::vector<std::vector<std::string>> listed;
     for (const auto& row : read_facts_table(data.path("validation/compute/modules.csv"))) {
         auto& device = devices[row.text("device")];
@@ -76,7 +77,7 @@ void validate_modules(const DataDirectory& data, const Terminal& terminal, bool 
         const std::string layer = row.text("layer");
         const bool prompt = row.number("queries") > 1;
         const char* phase = layer == "streams" ? "hyper-connections" : prompt ? "prompts" : "decoding";
-        all.push_back(error);
+        (model.attention.name() == "compressed" ? compressed : sparse).push_back(error);
         groups[fmt::format("{} {}{}, {}", row.text("device"), row.text("model"), layer == "heavy" ? " heavy" : "",
                            phase)]
             .push_back(error);
@@ -91,8 +92,10 @@ void validate_modules(const DataDirectory& data, const Terminal& terminal, bool 
             listed);
     }
     print_errors(terminal, "sparse attention of a layer as a whole, against sums of its kernels", groups);
-    out.scores.push_back({"sparse_layers", static_cast<double>(all.size()), ""});
-    out.scores.push_back({"sparse_layers_error", statistics_of(all).mape, "%"});
+    for (const auto& [name, errors] : {std::pair("sparse", &sparse), std::pair("compressed", &compressed)}) {
+        out.scores.push_back({fmt::format("{}_layers", name), static_cast<double>(errors->size()), ""});
+        out.scores.push_back({fmt::format("{}_layers_error", name), statistics_of(*errors).mape, "%"});
+    }
 }
 
 }  // namespace orrery::validation
