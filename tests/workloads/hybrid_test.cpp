@@ -3,7 +3,10 @@
 #include "tests/support/passes.hpp"
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
+#include "tools/driver/kinds/serving.hpp"
 #include "tools/driver/kinds/training.hpp"
+#include "workloads/model/attention_form.hpp"
+#include "workloads/serving/cost/step_cost.hpp"
 #include "workloads/training/memory/memory.hpp"
 #include "workloads/training/passes/pass_cost.hpp"
 #include "workloads/training/plan/state_space.hpp"
@@ -282,9 +285,9 @@ TEST_CASE("hybrid: bad patterns and plans are refused with their line") {
     const std::vector<std::pair<std::string, std::string>> cases = {
         {"pattern: M-, " + space + "}", ":4:87: error: the pattern has 2 letters, and the model 3 layers"},
         {"pattern: Mm-, " + space + "}",
-         "the pattern has 'm' as letter 2: there are M (state space), - (feed-forward) "
+         "the pattern has 'm' as letter 2: there are M (state space), - (feed-forward), E (experts) "
          "and * (attention) (did you mean 'M'?)"},
-        {"pattern: MEM, " + space + "}", "experts in a pattern are not modelled"},
+        {"pattern: MEM, " + space + "}", "it needs 'experts'"},
         {"pattern: M-M}", "it needs the heads of 'state_space'"},
         {space + "}", "'model.state_space' has no effect"},
         {"pattern: '-*-', " + space + "}", "'model.state_space' has no effect"},
@@ -293,7 +296,7 @@ TEST_CASE("hybrid: bad patterns and plans are refused with their line") {
         {"pattern: M-M, state_space: {heads: 32, chunks: 64}}", "did you mean 'chunk'?"},
         {"pattern: M-M, window: 128, " + space + "}", "a pattern with 'window' is not modelled"},
         {"pattern: M-M, experts: {count: 4, topk: 1, ffn: 64}, " + space + "}",
-         "a pattern with 'experts' is not modelled"},
+         "need an E in it for each of their layers"},
     };
     for (const auto& [rest, expected] : cases) {
         const std::string said = test::problems_when([&] { return test::scenario(text_with(kPlan, head + rest)); });
@@ -318,9 +321,47 @@ TEST_CASE("hybrid: bad patterns and plans are refused with their line") {
                    "{layers: 2, hidden: 1024, heads: 1, vocabulary: 1024, sequence: 2048, pattern: MM, " + space + "}")
             .empty());
     const std::string served = test::refusal(
-        "orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\nmodel: nemotron-h-8b\nengine: {tensor: 8}\n"
-        "requests: {rate: 2, count: 10}\n");
-    CHECK_MESSAGE(served.find(":4:8: error: models with a 'pattern' of layers are trained and not served here") !=
-                      std::string::npos,
-                  served);
+        "orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\nmodel: nemotron-h-8b\n"
+        "engine: {tensor: 8, nano_batches: 2}\nrequests: {rate: 2, count: 10}\n");
+    CHECK_MESSAGE(served.find("not modelled beside a 'pattern' of layers") != std::string::npos, served);
+}
+
+TEST_CASE("hybrid: a served model keeps states of its scans and reads them in a decoding step") {
+    const ModelSpec m = with_plan(kPlan).as<TrainingKind>().model;
+    const double inner = 32 * 64;
+    // 128 values of 32 bits for each of a token's, and three tokens of what passes the convolution.
+    const double state = 4 * inner * 128 + 2 * (inner + 2 * 4 * 128) * 3;
+    CHECK(attention_form(m, kScan).sequence_bytes(m, kScan, Precision::bf16, 2) == state / 2);
+    CHECK(cache_bytes_per_token(m, Precision::bf16) == 2 * 2 * 1024);  // of the one layer of attention
+    CoreShape shape;
+    shape.sequences = 8;
+    shape.keys = 5000;
+    const auto core = [&] { return attention_core({m, kScan, {}, LayerPhase::decode, 8}, shape); };
+    const double moved = 2 * ((inner + 2 * 4 * 128) + 2 * inner);
+    CHECK(std::get<Streaming>(core()).bytes == 8 * (2 * state + moved));
+    shape.queries = 512;
+    const LayerOperations beside = beside_attention({m, kScan, {}, LayerPhase::prompt, 8 * 512}, shape);
+    CHECK(beside.size() == 4);
+    double flops = 0;
+    for (const LayerOperation& one : beside) {
+        REQUIRE(one.kernel);
+        flops += one.flops();
+    }
+    flops += std::get<Gemm>(core()).flops();
+    // Scores of a chunk are computed in full.
+    CHECK(flops == 8 * 512 * (4 * inner * 128 + inner * 128 + 2 * 4.0 * 128 * 128));
+}
+
+TEST_CASE("hybrid: Nemotron 3 and Granite 4 have experts in layers of their own") {
+    const auto preset = [](const std::string& name) {
+        return test::scenario("orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h200}\nmodel: " + name +
+                              "\nengine: {tensor: 4}\nrequests: {arrivals: at-once, count: 4}\n");
+    };
+    // Model cards: 31.6 billion, 3.6 with embeddings active; 32 billion, 9 active.
+    const ModelSpec nano = preset("nemotron-3-nano-30b-a3b").as<ServingKind>().model;
+    CHECK(nano.parameters() == doctest::Approx(31.6e9).epsilon(0.01));
+    CHECK(nano.expert_layers() == 23);
+    CHECK(nano.layers_with(LayerPart::state_space) == 23);
+    CHECK(preset("granite-4.0-h-small").as<ServingKind>().model.parameters() == doctest::Approx(32.2e9).epsilon(0.01));
+    CHECK(run_scenario(preset("nemotron-3-nano-30b-a3b"), test::model_cache(), {}).seconds > 0);
 }

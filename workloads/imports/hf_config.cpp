@@ -136,7 +136,14 @@ std::string compressed_of(HfValues& config, HfSizes& sizes, ImportNotes& notes) 
             return given > 0 ? given : usual;
         };
         const std::vector<std::string> words = config.words("layer_types");
-        if (std::find(words.begin(), words.end(), kHeavy) == words.end()) {
+        if (config.text("model_type") == "deepseek_v4" && words.empty()) {
+            for (std::int64_t layer = 0; layer < sizes.layers; ++layer) {
+                ratios.push_back(layer < 2 || layer % 2 == 0 ? rate(kHeavy, 128) : rate(kSparse, 4));
+            }
+            notes.assumed(
+                "an indexer in every second layer behind the first three, as transformers has it for "
+                "'deepseek_v4' where a file does not say");
+        } else if (std::find(words.begin(), words.end(), kHeavy) == words.end()) {
             return "";
         }
         for (const std::string& word : words) {
@@ -174,7 +181,8 @@ std::string compressed_of(HfValues& config, HfSizes& sizes, ImportNotes& notes) 
                                   sizes.full_every, said, sizes.layers, indexed));
     }
     if (windows > 0) {
-        notes.assumed(fmt::format("{} layers with the window alone as heavily compressed ones", windows));
+        notes.assumed(fmt::format("{} of {} layers, which have the window alone, as heavily compressed ones", windows,
+                                  sizes.layers));
     }
     config.pass({"hc_sinkhorn_iters", "qk_nope_head_dim"});
     const std::int64_t rotary = config.whole({"qk_rope_head_dim"});
@@ -421,12 +429,10 @@ void add_size(Imported& out) {
                                 out.engine.empty() ? ""
                                                    : fmt::format(", {:.1f} GiB as stored, without their scales",
                                                                  stored / kGibibyte))});
-    if (!model.hybrid()) {
-        out.facts.push_back(
-            {"cache",
-             fmt::format("{:.1f} KiB a token in 16 bits{}", cache_bytes_per_token(model, Precision::bf16) / 1024,
-                         model.window > 0 ? ", of layers with a window up to its width" : "")});
-    }
+    const bool window = model.window > 0 && model.attention.name() != "compressed";
+    out.facts.push_back(
+        {"cache", fmt::format("{:.1f} KiB a token in 16 bits{}", cache_bytes_per_token(model, Precision::bf16) / 1024,
+                              window ? ", of layers with a window up to its width" : "")});
 }
 
 // The file of this name in the folder of another, or one whose name has the same words before it; nothing where there is none.

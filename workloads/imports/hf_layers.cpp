@@ -359,8 +359,7 @@ class Layers {
         }
     }
 
-    // Layers of a letter each, and the state-space ones among them (NemotronHConfig). With experts, which such a description has not, an
-    // attention goes with each feed-forward.
+    // Layers of a letter each, and the state-space ones among them (NemotronHConfig).
     bool read_hybrid() {
         std::string pattern = config_.text("hybrid_override_pattern");
         if (pattern.empty()) {
@@ -372,7 +371,7 @@ class Layers {
                                                  : '?';
             }
             if (pattern.find_first_of("-E") == std::string::npos) {
-                return false;  // each layer has a feed-forward of its own
+                return read_mixers();
             }
         }
         if (pattern.find_first_not_of("M-*E") != std::string::npos) {
@@ -381,37 +380,45 @@ class Layers {
                 "the pattern of layers has others than state-space (M), attention (*), feed-forward (-) and experts "
                 "(E), which are not modelled")});
         }
-        if (pattern.find('E') == std::string::npos) {
-            sizes_.pattern = pattern;
-            if (pattern.find('M') != std::string::npos) {
-                sizes_.state_space = fmt::format(
-                    "{{heads: {}, head_dim: {}, state: {}, groups: {}, convolution: {}, chunk: {}}}",
-                    config_.needed({"mamba_num_heads"}), config_.needed({"mamba_head_dim"}),
-                    config_.needed({"ssm_state_size"}), config_.needed({"n_groups", "mamba_n_groups"}),
-                    or_usual({"conv_kernel", "mamba_d_conv"}, 4), or_usual({"chunk_size", "mamba_chunk_size"}, 256));
-            }
-            return true;
-        }
-        const auto count = [&](char c) { return std::count(pattern.begin(), pattern.end(), c); };
-        const std::int64_t attends = count('*');
-        const std::int64_t spaces = count('M');
-        sizes_.layers = count('E') + count('-');
-        const std::int64_t windows = std::max<std::int64_t>(1, sizes_.layers - attends);
-        const double weights = static_cast<double>(attends) * attention_weights() +
-                               static_cast<double>(spaces) * state_weights(Use::space);
-        sizes_.window = std::max<std::int64_t>(1, state_window(Use::space) * spaces / windows);
-        sizes_.full_every = attends > 0 ? std::max<std::int64_t>(2, std::llround(static_cast<double>(sizes_.layers) /
-                                                                                 static_cast<double>(attends)))
-                                        : 0;
-        match_weights(weights / static_cast<double>(sizes_.layers));
-        notes_.left_out(
-            fmt::format(
-                "{} state-space layers, which are not modelled: with each of the {} feed-forward layers goes one "
-                "of attention, of which {} see everything and the others a window of {} tokens, whose keys and "
-                "values are as large as the states",
-                spaces, sizes_.layers, sizes_.full_every > 0 ? sizes_.layers / sizes_.full_every : 0, sizes_.window),
-            static_cast<std::size_t>(spaces));
+        sizes_.pattern = pattern;
+        sizes_.layers = static_cast<std::int64_t>(pattern.size());
+        read_space();
         return true;
+    }
+
+    // Layers that each have a feed-forward of their own or experts, behind attention or a state-space layer (Granite 4, Bamba): two
+    // letters each. With experts in some of them, or state-space layers of before Mamba-2, no pattern says it.
+    bool read_mixers() {
+        const bool experts = config_.whole({"num_local_experts", "num_experts"}) > 0;
+        const bool some = config_.whole({"expert_layer_period"}) > 1;
+        if (some || space_heads() == 0 || config_.whole({"n_groups", "mamba_n_groups"}) == 0) {
+            return false;
+        }
+        std::vector<Use> uses = uses_of_layers();
+        const auto count = [&](Use use) { return std::count(uses.begin(), uses.end(), use); };
+        if (count(Use::space) == 0 || count(Use::space) + count(Use::full) != sizes_.layers) {
+            return false;
+        }
+        for (const Use use : uses) {
+            sizes_.pattern += use == Use::space ? 'M' : '*';
+            sizes_.pattern += experts ? 'E' : '-';
+        }
+        sizes_.layers *= 2;
+        notes_.assumed("each layer as two: what mixes tokens, and its feed-forward or experts");
+        read_space();
+        return true;
+    }
+
+    // State-space layers of a pattern.
+    void read_space() {
+        if (sizes_.pattern.find('M') != std::string::npos) {
+            sizes_.state_space = fmt::format(
+                "{{heads: {}, head_dim: {}, state: {}, groups: {}, convolution: {}, chunk: {}}}",
+                config_.needed({"mamba_num_heads", "mamba_n_heads"}),
+                config_.needed({"mamba_head_dim", "mamba_d_head"}), config_.needed({"ssm_state_size", "mamba_d_state"}),
+                config_.needed({"n_groups", "mamba_n_groups"}), or_usual({"conv_kernel", "mamba_d_conv"}, 4),
+                or_usual({"chunk_size", "mamba_chunk_size"}, 256));
+        }
     }
 
     // Layers that a search has thinned out (Llama-Nemotron): some have no attention, and feed-forwards have many widths.

@@ -1,4 +1,4 @@
-// Models whose layers differ by what they are: attention, a feed-forward or a state space, a letter each.
+// Models whose layers differ by what they are: attention, a feed-forward, experts or a state space, a letter each.
 
 #include "workloads/model/attention_form.hpp"
 #include "workloads/model/layer_program.hpp"
@@ -17,9 +17,16 @@ namespace {
 struct Letter {
     char letter;
     LayerPart part;
+    bool experts = false;
 };
-constexpr std::array<Letter, 3> kLetters = {
-    {{'M', LayerPart::state_space}, {'-', LayerPart::feed_forward}, {'*', LayerPart::attention}}};
+constexpr std::array<Letter, 4> kLetters = {{{'M', LayerPart::state_space},
+                                             {'-', LayerPart::feed_forward},
+                                             {'*', LayerPart::attention},
+                                             {'E', LayerPart::feed_forward, true}}};
+
+double count_of(const ModelSpec& model, const Letter& row) {
+    return static_cast<double>(std::count(model.pattern.begin(), model.pattern.end(), row.letter));
+}
 
 const Letter* letter_of(char letter) {
     const auto* const found =
@@ -63,7 +70,10 @@ double ModelSpec::parameters_of(LayerPart part) const {
 double ModelSpec::hybrid_parameters() const {
     double sum = 0;
     for (const Letter& row : kLetters) {
-        sum += static_cast<double>(layers_with(row.part)) * parameters_of(row.part);
+        // A layer of experts has a norm as any other.
+        const double one = row.experts ? routed_parameters() + unrouted_parameters() + 2 * static_cast<double>(hidden)
+                                       : parameters_of(row.part);
+        sum += count_of(*this, row) * one;
     }
     return sum;
 }
@@ -71,7 +81,10 @@ double ModelSpec::hybrid_parameters() const {
 double ModelSpec::hybrid_matrices() const {
     double sum = 0;
     for (const Letter& row : kLetters) {
-        sum += static_cast<double>(layers_with(row.part)) * matrices_of(row.part);
+        const double used = experts.count > 0 ? routed_parameters() * static_cast<double>(experts.topk) /
+                                                    static_cast<double>(experts.count)
+                                              : 0;
+        sum += count_of(*this, row) * (row.experts ? used + unrouted_parameters() : matrices_of(row.part));
     }
     return sum;
 }
@@ -110,24 +123,30 @@ std::vector<ModelProblem> layer_problems(const ModelSpec& model) {
     for (std::size_t i = 0; i < model.pattern.size(); ++i) {
         if (const char letter = model.pattern[i]; letter_of(letter) == nullptr) {
             const bool printed = letter > ' ' && letter < '\x7f';
-            refuse(true, "pattern",
-                   fmt::format("the pattern has {} as letter {}: there are M (state space), - (feed-forward) and * "
-                               "(attention){}",
-                               printed ? fmt::format("'{}'", letter) : "no plain letter", i + 1,
-                               letter == 'm'   ? " (did you mean 'M'?)"
-                               : letter == 'E' ? "; experts in a pattern are not modelled"
-                                               : ""));
+            refuse(
+                true, "pattern",
+                fmt::format("the pattern has {} as letter {}: there are M (state space), - (feed-forward), E (experts) "
+                            "and * (attention){}",
+                            printed ? fmt::format("'{}'", letter) : "no plain letter", i + 1,
+                            letter == 'm'   ? " (did you mean 'M'?)"
+                            : letter == 'e' ? " (did you mean 'E'?)"
+                                            : ""));
             break;
         }
     }
+    const bool routed = model.pattern.find('E') != std::string::npos;
+    refuse(routed && model.experts.count == 0, "pattern", "the pattern has layers of experts: it needs 'experts'");
+    refuse(!routed && model.experts.count > 0, "experts",
+           "experts beside a pattern need an E in it for each of their layers");
+    refuse(model.experts.every > 1, "experts.every", "which layers have experts is said by the pattern");
+    refuse(model.experts.dense_layers > 0, "experts.dense_layers", "which layers have experts is said by the pattern");
     refuse(needed && space.heads == 0, "pattern",
            "the pattern has state-space layers: it needs the heads of 'state_space'");
     refuse(needed && space.heads > 0 && space.heads % space.groups != 0, "state_space.groups",
            fmt::format("groups {} must divide the {} heads of state-space layers", space.groups, space.heads));
     for (const auto& [given, key] :
-         {std::pair{model.experts.count > 0, "experts"}, std::pair{model.latent.kv_rank > 0, "latent"},
-          std::pair{model.window > 0, "window"}, std::pair{model.parallel_block, "parallel_block"},
-          std::pair{linear.given(), "linear"}}) {
+         {std::pair{model.latent.kv_rank > 0, "latent"}, std::pair{model.window > 0, "window"},
+          std::pair{model.parallel_block, "parallel_block"}, std::pair{linear.given(), "linear"}}) {
         refuse(given, key, fmt::format("a pattern with '{}' is not modelled", key));
     }
     return out;

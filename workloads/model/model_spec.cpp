@@ -13,13 +13,16 @@ std::int64_t ModelSpec::windowed_layers() const {
 
 LayerKind ModelSpec::kind_of(std::int64_t layer) const {
     if (hybrid()) {
-        return {false, false, part_of(layer)};
+        return {pattern[static_cast<std::size_t>(layer)] == 'E', false, part_of(layer)};
     }
     return {experts.count > 0 && layer >= experts.dense_layers && (layer + 1) % experts.every == 0,
             (window > 0 || linear.given()) && (full_every == 0 || (layer + 1) % full_every != 0)};
 }
 
 std::int64_t ModelSpec::expert_layers() const {
+    if (hybrid()) {
+        return std::count(pattern.begin(), pattern.end(), 'E');
+    }
     return experts.count > 0 ? layers / experts.every - experts.dense_layers / experts.every : 0;
 }
 
@@ -264,7 +267,8 @@ void describe(Fields& fields, ModelSpec& model) {
     fields.section({"linear", "layers of linear attention by the delta rule, all but every full_every-th"},
                    [&](Fields& inner) { describe(inner, model.linear); });
     fields.text({"pattern",
-                 "kind of each layer, one letter per layer: M state space, - feed-forward, * attention; empty: every "
+                 "kind of each layer, one letter per layer: M state space, - feed-forward, E experts, * attention; "
+                 "empty: every "
                  "layer has attention and a feed-forward"},
                 model.pattern);
     fields.when(model.pattern.find('M') != std::string::npos, "state-space layers (an M in the pattern)",

@@ -94,10 +94,17 @@ TEST_CASE("layers with a state take its memory and the weights of their projecti
         read(sizes(9, R"("layers_block_type": ["mamba", "moe", "mamba", "attention", "moe", "mamba", "moe", "mamba",
         "moe"], "mamba_num_heads": 8, "mamba_head_dim": 32, "ssm_state_size": 16, "n_groups": 1, "n_routed_experts": 8,
         "num_experts_per_tok": 2, "moe_intermediate_size": 64, "moe_latent_size": 128)"));
-    CHECK(nemotron.model.layers == 4);
-    CHECK(nemotron.model.full_every == 4);
+    CHECK(nemotron.model.pattern == "MEM*EMEME");
+    CHECK(nemotron.model.state_space.heads == 8);
+    CHECK(nemotron.model.expert_layers() == 4);
     CHECK(nemotron.model.experts.ffn == 32);
-    CHECK(says(nemotron.left_out, "4 state-space layers"));
+    // Granite 4: experts behind each state-space layer and each attention.
+    const Read granite =
+        read(sizes(3, R"("model_type": "granitemoehybrid", "layer_types": ["mamba", "attention", "mamba"],
+        "mamba_n_heads": 8, "mamba_d_head": 32, "mamba_d_state": 16, "mamba_n_groups": 1, "num_local_experts": 8,
+        "num_experts_per_tok": 2, "shared_intermediate_size": 128)"));
+    CHECK(granite.model.pattern == "ME*EME");
+    CHECK(granite.model.layers == 6);
     CHECK(says(nemotron.left_out, "experts' stream of 128"));
     // Kimi delta attention beside latent attention.
     const Read kimi =
@@ -115,6 +122,17 @@ TEST_CASE("layers with a state take its memory and the weights of their projecti
     CHECK(sparse.model.indexer.heads == 16);
     CHECK(sparse.model.indexer.dim == 64);
     CHECK(sparse.left_out.empty());
+    // Compressed keys, of which every second layer chooses; the last ratio is a drafting layer's.
+    const Read compressed =
+        read(sizes(5, R"("q_lora_rank": 64, "o_lora_rank": 32, "o_groups": 2, "qk_rope_head_dim": 16,
+        "head_dim": 64, "sliding_window": 32, "compress_ratios": [0, 4, 128, 4, 128, 0], "index_topk": 96,
+        "index_n_heads": 16, "index_head_dim": 64, "hc_mult": 2, "hc_sinkhorn_iters": 5)"));
+    CHECK(compressed.model.attention.name() == "compressed");
+    CHECK(compressed.model.kv_heads == 1);
+    CHECK(compressed.model.window == 32);
+    CHECK(compressed.model.windowed_layers() == 3);
+    CHECK(says(compressed.assumed, "1 of 5 layers, which have the window alone"));
+    CHECK(compressed.left_out.empty());
 }
 
 TEST_CASE("experts of a config.json stand in the layers that have them") {

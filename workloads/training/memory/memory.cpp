@@ -1,6 +1,7 @@
 #include "workloads/training/memory/memory.hpp"
 
 #include "sim/base/error.hpp"
+#include "workloads/model/attention_form.hpp"
 #include "workloads/training/features/adapters.hpp"
 #include "workloads/training/features/sharding.hpp"
 #include "workloads/training/memory/layer_bytes.hpp"
@@ -48,6 +49,9 @@ double loss_bytes(const ModelSpec& model, const PlanSpec& plan, const SoftwareSp
 LayerMix largest_of(const ModelSpec& model, const LayerMix& layers) {
     if (!model.hybrid()) {
         return layers.experts > 0 ? LayerMix{0, 1} : LayerMix{1, 0};
+    }
+    if (layers.experts > 0) {
+        return LayerMix{0, 1};
     }
     struct Row {
         double count;
@@ -123,12 +127,12 @@ MemoryUse memory_of(const ModelSpec& model, const PlanSpec& plan, const Software
         double kept = 0;
     };
     Row rows[] = {{{}, layers.dense},
-                  {{true, false}, layers.experts},
+                  {{true, false, model.hybrid() ? LayerPart::feed_forward : LayerPart::whole}, layers.experts},
                   {{false, false, LayerPart::attention}, layers.attention},
                   {{false, false, LayerPart::feed_forward}, layers.feed_forward},
                   {{false, false, LayerPart::state_space}, layers.state_space}};
-    // A stage has the model's share of linear layers.
-    const double linear = static_cast<double>(model.linear_layers()) / static_cast<double>(model.layers);
+    // A stage has the model's share of layers of the second kind.
+    const double linear = static_cast<double>(model::other_layers(model)) / static_cast<double>(model.layers);
     double working = 0;    // what the layer in work computes again
     double gradients = 0;  // between its products
     for (Row& row : rows) {

@@ -36,10 +36,10 @@ LayerMix mix_of(const ModelSpec& model, std::int64_t first, std::int64_t count, 
     }
     for (std::int64_t layer = first; layer < first + count; ++layer) {
         const LayerKind kind = model.kind_of(layer);
-        double& of = kind.part == LayerPart::attention      ? mix.attention
+        double& of = kind.experts                           ? mix.experts
+                     : kind.part == LayerPart::attention    ? mix.attention
                      : kind.part == LayerPart::feed_forward ? mix.feed_forward
                      : kind.part == LayerPart::state_space  ? mix.state_space
-                     : kind.experts                         ? mix.experts
                                                             : mix.dense;
         of += 1;
     }
@@ -73,8 +73,9 @@ RankWeights weights_of(const ModelSpec& model, const PlanSpec& plan, const Layer
     if (own) {
         return *own;
     }
-    const double beside =
-        model.attention_parameters() + model.unrouted_parameters() + 4 * static_cast<double>(model.hidden);
+    // Of a layer of experts; in a pattern it has no attention.
+    const double beside = model.unrouted_parameters() + (model.hybrid() ? 2 : 4) * static_cast<double>(model.hidden) +
+                          (model.hybrid() ? 0 : model.attention_parameters());
     double parts = 0;  // of a hybrid
     if (model.hybrid()) {
         parts = layers.attention * model.parameters_of(LayerPart::attention) +

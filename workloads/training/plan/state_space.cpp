@@ -23,6 +23,10 @@ PlanProblems state_space_problems(const ModelSpec& model, const PlanSpec& plan) 
     if (!model.hybrid()) {
         return out;
     }
+    if (model.expert_layers() > 0 && model.pattern.find('-') != std::string::npos) {
+        out.refused.emplace_back(
+            "a pattern of dense feed-forwards (-) beside experts (E) is served and not trained here");
+    }
     const bool scans = model.layers_with(LayerPart::state_space) > 0;
     if (scans && plan.context > 1) {
         out.refused.emplace_back(
