@@ -73,6 +73,10 @@ TEST_CASE("names that command lines use lead to a preset and the precision of th
     for (const Case& c : std::initializer_list<Case>{
              // Recipes of vLLM.
              {"arcee-ai/Trinity-Large-Thinking", "trinity-large", ""},
+             {"PaddlePaddle/PaddleOCR-VL", "ernie-4.5-0.3b", ""},
+             {"Qwen/Qwen3-ASR-1.7B", "qwen3-1.7b", ""},
+             {"jinaai/jina-reranker-m0", "qwen2.5-1.5b", ""},
+             {"tencent/HunyuanOCR", "hunyuan-0.5b", ""},
              {"/path/to/Trinity-Large-Thinking", "trinity-large", ""},
              {"deepseek-ai/DeepSeek-R1-0528", "deepseek-v3", "fp8"},
              {"nvidia/DeepSeek-R1-FP4", "deepseek-v3", "bf16, experts in fp4"},
@@ -115,6 +119,17 @@ TEST_CASE("names that command lines use lead to a preset and the precision of th
              {"stepfun-ai/Step-3.7-Flash-NVFP4", "step-3.5-flash", "bf16, experts in fp4"},
              {"inclusionAI/Ring-1T-FP8", "ling-1t", "fp8"},
              {"moonshotai/Kimi-K2-Thinking", "kimi-k2", "bf16, experts in int4"},
+             // Checkpoints that others trained or stored anew.
+             {"OpenGVLab/InternVL3-78B-Instruct", "qwen2.5-72b", ""},
+             {"nvidia/DeepSeek-R1-0528-NVFP4-v2", "deepseek-v3", "bf16, experts in fp4"},
+             {"nvidia/Llama-3_3-Nemotron-Super-49B-v1_5-FP8", "llama-3.3-nemotron-super-49b", "fp8"},
+             {"PrimeIntellect/INTELLECT-3-FP8", "glm-4.5-air", "fp8"},
+             {"allenai/Olmo-3.1-32B-Think", "olmo-3-32b", ""},
+             {"ISTA-DASLab/gemma-3-27b-it-GPTQ-4b-128g", "gemma-3-27b", "int4"},
+             {"bartowski/Llama-3.3-70B-Instruct-GGUF", "llama-3.1-70b", "int4"},
+             {"openai/gpt-oss-safeguard-20b", "gpt-oss-20b", "bf16, experts in fp4"},
+             {"tencent/Hunyuan-MT-7B-fp8", "hunyuan-7b", "fp8"},
+             {"google/gemma-3n-E4B-it", "gemma-3n-e4b", ""},
              {"moonshotai/Kimi-K2.5", "kimi-k2", "bf16, experts in int4"},
              {"nvidia/Kimi-K2.5-NVFP4", "kimi-k2", "bf16, experts in fp4"},
              {"moonshotai/Kimi-K2-Instruct", "kimi-k2", "fp8"},
