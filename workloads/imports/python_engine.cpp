@@ -175,7 +175,43 @@ void add_arguments(const std::string& text, const std::vector<std::pair<std::str
     }
 }
 
+// The whole number that starts here behind blanks, up to 10^9; 0: none does.
+std::int64_t number_at(const std::string& text, std::size_t i) {
+    constexpr std::int64_t kMost = 1'000'000'000;
+    std::int64_t out = 0;
+    for (i = text.find_first_not_of(' ', i); i < text.size() && std::isdigit(static_cast<unsigned char>(text[i])) != 0;
+         ++i) {
+        out = std::min(kMost, out * 10 + (text[i] - '0'));
+    }
+    return out;
+}
+
 }  // namespace
+
+std::int64_t python_number(const std::string& text, const std::string& name) {
+    std::int64_t out = 0;
+    for (std::size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + name.size())) {
+        std::size_t i = at + name.size();
+        if (at > 0 && in_name(text[at - 1])) {
+            continue;
+        }
+        i = text.compare(i, 1, "\"") == 0 || text.compare(i, 1, "'") == 0 ? i + 1 : i;
+        i = text.find_first_not_of(' ', i);
+        if (i < text.size() && (text[i] == '=' || text[i] == ':')) {
+            out = std::max(out, number_at(text, i + 1));
+        }
+    }
+    return out;
+}
+
+std::int64_t python_repetition(const std::string& text) {
+    std::int64_t out = 0;
+    for (std::size_t at = text.find(']'); at != std::string::npos; at = text.find(']', at + 1)) {
+        const std::size_t times = text.find_first_not_of(' ', at + 1);
+        out = times < text.size() && text[times] == '*' ? std::max(out, number_at(text, times + 1)) : out;
+    }
+    return out;
+}
 
 std::optional<CommandCall> read_python_engine(const std::string& text, const std::string& file,
                                               const std::vector<const char*>& names, const std::string& program) {

@@ -3,6 +3,7 @@
 
 #include "workloads/imports/shell_script.hpp"
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,5 +16,11 @@ namespace orrery::imports {
 [[nodiscard]] std::optional<CommandCall> read_python_engine(const std::string& text, const std::string& file,
                                                             const std::vector<const char*>& names,
                                                             const std::string& program);
+
+/// The whole number that a keyword or the key of a map has in a Python text, as in max_tokens=64 and "max_tokens": 64: the largest of
+/// several; 0: none.
+[[nodiscard]] std::int64_t python_number(const std::string& text, const std::string& name);
+/// How often a list is repeated, as in ["Hello"] * 256: the largest of several; 0: none is.
+[[nodiscard]] std::int64_t python_repetition(const std::string& text);
 
 }  // namespace orrery::imports

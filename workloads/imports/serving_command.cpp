@@ -429,6 +429,22 @@ double memory_share(ServingLine& line, double otherwise) {
     return std::clamp(given.value_or(otherwise), 0.05, 1.0);
 }
 
+double host_cache(ServingLine& line, std::int64_t ranks, double unit) {
+    constexpr double kMost = 1e15;
+    double out = 0;
+    for (const auto& [key, times] : {std::pair("host_cache", unit),
+                                     {"host_cache_rank", unit * static_cast<double>(ranks)},
+                                     {"host_cache_bytes", static_cast<double>(ranks)}}) {
+        if (const auto given = line.flags.number(key)) {
+            if (*given < 0 || *given * times > kMost) {
+                throw ConfigError({line.flags.error(key, fmt::format("{:g} is no size of a cache", *given))});
+            }
+            out = *given * times;
+        }
+    }
+    return out;
+}
+
 void note_batches(ServingLine& line, std::int64_t tokens, std::int64_t sequences) {
     if (tokens > 0 || sequences > 0) {
         const std::string what =

@@ -54,6 +54,7 @@ struct ServingChoices {
     bool serial_host = false;          ///< plans an iteration only after the one before
     std::int64_t graph_sequences = 0;  ///< 0: the preset's
     bool prefix_cache = false;
+    double host_cache = 0;     ///< B of a replica's cache in host memory
     std::string kv_precision;  ///< of the cache, where the engine has a default of its own for the model
     std::int64_t draft_tokens = 0;
     bool own_drafts = false;    ///< by a layer like the model's own: multi-token prediction, EAGLE
@@ -76,6 +77,9 @@ struct ServingLine {
 
 /// The share of a device's memory that the flags give. Throws ConfigError for one that no engine takes.
 [[nodiscard]] double memory_share(ServingLine& line, double otherwise);
+
+/// B that the flags give a replica of `ranks` for its cache in host memory, in units of `unit` B where they say no unit; 0: none.
+[[nodiscard]] double host_cache(ServingLine& line, std::int64_t ranks, double unit);
 
 /// Says which limits of a batch are the engine's own; 0: the flags say it.
 void note_batches(ServingLine& line, std::int64_t tokens, std::int64_t sequences);

@@ -206,7 +206,13 @@ void set_engine(const std::vector<GivenFlags*>& servers, const ServedModel& mode
     set_cache_precision(flags, model, c.stored_cache, c.kv_precision, keys, notes);
     keys.set("engine.kv.memory", fmt::format("{:g}", std::round(c.memory * 1000) / 1000));
     keys.set("engine.kv.of_free", c.of_free ? "true" : "");
-    keys.set("engine.kv.prefix", c.prefix_cache ? "{}" : "");
+    if (c.host_cache > 0 && !c.prefix_cache) {
+        notes.left_out("a cache in host memory: without a cache of prefixes nothing is found there");
+    }
+    constexpr double kGibibyte = 1024.0 * 1024 * 1024;
+    keys.set("engine.kv.prefix", !c.prefix_cache     ? ""
+                                 : c.host_cache <= 0 ? "{}"
+                                                     : fmt::format("{{host: {:g} GiB}}", c.host_cache / kGibibyte));
     if (c.draft_tokens > 0) {
         keys.set("engine.speculation.tokens", std::to_string(c.draft_tokens));
         const std::int64_t layers = c.own_drafts ? 1 : draft_layers(c.draft_model, model, data);

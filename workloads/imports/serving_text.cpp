@@ -2,6 +2,7 @@
 
 #include "sim/base/error.hpp"
 #include "sim/base/text.hpp"
+#include "sim/config/units.hpp"
 #include "sim/config/yaml_tree.hpp"
 #include "workloads/imports/container_commands.hpp"
 #include "workloads/imports/python_engine.hpp"
@@ -174,7 +175,7 @@ void ServingText::find() {
             made_data_.emplace_back(offline_table_, command, data, input_.path(), text_);
             continue;
         }
-        if (first > 0 && first < command.words.size() && command.words[first].text == "disaggregated") {
+        if (first > 0 && first < command.words.size() && command.words[first].text.rfind("disaggregated", 0) == 0) {
             phases = &command;
             phases_at = first;
             continue;
@@ -204,11 +205,11 @@ void ServingText::find() {
             }
         }
     }
-    if (servers_.empty()) {
+    if (servers_.empty() && phases == nullptr) {
         find_written();
-    }
-    if (servers_.empty()) {
-        refuse_foreign();
+        if (servers_.empty()) {
+            refuse_foreign();
+        }
     }
     for (ServingProgram& server : servers_) {
         if (server.offline && !made_data_.empty() && !server.flags.given("input.any")) {
@@ -236,15 +237,29 @@ std::size_t ServingText::offline_data(const CommandCall& command) const {
 }
 
 void ServingText::find_written() {
-    const auto add = [&] {
-        const std::size_t program = split(std::string_view(engine_.servers[0]), ' ').size();
-        servers_.push_back({GivenFlags(server_table_, written_, program, input_.path(), text_), &server_table_,
-                            &written_, false, false, nullptr});
+    const std::size_t program = split(std::string_view(engine_.servers[0]), ' ').size();
+    CommandCall& call = written_[0];
+    const auto add = [&](bool offline) {
+        const FlagTable& table = offline ? offline_table_ : server_table_;
+        servers_.push_back({GivenFlags(table, call, program, input_.path(), text_), &table, &call, offline, false,
+                            offline ? offline_client(call) : nullptr});
     };
-    if (std::optional<CommandCall> call =
-            read_python_engine(text_, input_.path(), engine_.python, engine_.servers[0])) {
-        written_ = std::move(*call);
-        add();
+    for (const bool offline : {true, false}) {  // classes whose generate() takes all prompts at once, and others
+        std::vector<const char*> names;
+        for (const char* name : engine_.python) {
+            if ((std::string_view(name) == "LLM" || std::string_view(name) == "Engine") == offline) {
+                names.push_back(name);
+            }
+        }
+        std::optional<CommandCall> found = read_python_engine(text_, input_.path(), names, engine_.servers[0]);
+        if (!found) {
+            continue;
+        }
+        call = std::move(*found);
+        if (offline) {
+            add_batch(call);
+        }
+        add(offline);
         return;
     }
     // The file of --config, on its own.
@@ -252,11 +267,29 @@ void ServingText::find_written() {
                      text_.rfind("model-path:", 0) == 0 || text_.find("\nmodel-path:") != std::string::npos;
     if (map && script_.files.empty()) {
         for (const std::string_view word : split(std::string_view(engine_.servers[0]), ' ')) {
-            written_.words.push_back({std::string(word), 0, ""});
+            call.words.push_back({std::string(word), 0, ""});
         }
-        add();
+        add(false);
         servers_.back().flags.add_file(server_table_, text_, input_.path(), 0);
     }
+}
+
+// The requests of a script: as many as it makes by repetition, with the longest answers that it allows.
+void ServingText::add_batch(CommandCall& call) {
+    const auto add = [&](const char* key, std::int64_t value) {
+        for (const FlagRow& row : offline_table_.rows()) {
+            if (value > 0 && row.key == key) {
+                call.words.push_back({"--" + row.names[0], call.words[0].at, ""});
+                call.words.push_back({std::to_string(value), call.words[0].at, ""});
+                return;
+            }
+        }
+    };
+    add("count", python_repetition(text_));
+    add("output.any", std::max(python_number(text_, "max_tokens"), python_number(text_, "max_new_tokens")));
+    script_.loops.push_back(
+        "all requests at once, as generate() takes them: what a script reads or makes its prompts of is not read "
+        "(requests.count, requests.prompt)");
 }
 
 // The file has no server of this engine: says what it has.
@@ -325,13 +358,26 @@ void ServingText::read_phases(const CommandCall& command, std::size_t first) {
                                                      printable(name, 100)))});
     }
     const YamlNode root = parse_yaml(*text, name);
+    const bool inside = servers_.empty();  // the file says all of its servers
+    std::size_t part = 0;
     for (const auto& [key, phase] :
          {std::pair("context_servers", "prefill"), std::pair("generation_servers", "decode")}) {
         const YamlNode* servers = root.find(key);
         const YamlNode* urls = servers == nullptr ? nullptr : servers->find("urls");
-        if (urls == nullptr || urls->items.empty()) {
+        const YamlNode* number = servers == nullptr ? nullptr : servers->find("num_instances");
+        double instances = urls == nullptr ? 0 : static_cast<double>(urls->items.size());
+        if (number != nullptr && instances == 0) {
+            instances = parse_number(number->scalar, instances) ? instances : 0;
+        }
+        if (instances < 1 || instances > 65536 || (!inside && (urls == nullptr || urls->items.empty()))) {
             throw ConfigError({(servers == nullptr ? root : *servers)
                                    .mark.error(fmt::format("expected '{}' with the 'urls' of its servers", key))});
+        }
+        if (inside) {
+            add_phase(root, *servers, name, written_.at(part++), command);
+            servers_.back().phase = phase;
+            servers_.back().instances = static_cast<std::int64_t>(instances);
+            continue;
         }
         for (const YamlNode& url : urls->items) {
             const std::string port = url.scalar.substr(url.scalar.rfind(':') + 1);
@@ -345,6 +391,26 @@ void ServingText::read_phases(const CommandCall& command, std::size_t first) {
             }
         }
     }
+}
+
+void ServingText::add_phase(const YamlNode& root, const YamlNode& section, const std::string& name, CommandCall& call,
+                            const CommandCall& command) {
+    constexpr std::array<std::string_view, 8> kNoFlags = {
+        "context_servers", "generation_servers",       "urls", "hostname", "num_instances", "port",
+        "router",          "conditional_disagg_config"};
+    const auto flags_of = [&](YamlNode map) {
+        std::erase_if(map.entries, [&](const YamlNode::Entry& entry) {
+            return std::find(kNoFlags.begin(), kNoFlags.end(), entry.key) != kNoFlags.end();
+        });
+        return canonical_text(map);
+    };
+    call = command;
+    call.words.resize(1);
+    GivenFlags flags(server_table_, call, 1, input_.path(), text_);
+    for (const YamlNode* map : {&section, &root}) {  // a section's go before those of all
+        flags.add_file(server_table_, flags_of(*map), name, command.words[0].at);
+    }
+    servers_.push_back({std::move(flags), &server_table_, &call, false, false, nullptr});
 }
 
 void ServingText::add_file(ServingProgram& found) const {
@@ -429,6 +495,7 @@ ServingProgram* ServingText::chosen_client(ServingProgram& server) {
 }
 
 std::string ServingText::version_of(const ServingProgram& server) const {
+    constexpr std::array<std::string_view, 3> kOtherImages = {"dynamo", "llm-d", "lmcache"};
     std::string out;
     const auto look = [&](const std::vector<CommandWord>& words, bool image) {
         for (const CommandWord& word : words) {
@@ -437,7 +504,15 @@ std::string ServingText::version_of(const ServingProgram& server) const {
             std::string package = lower_case(word.text.substr(0, std::min(at, word.text.find('['))));
             package = package == "tensorrt_llm" || package == "tensorrt-llm" ? "trtllm" : package;
             at = at == std::string::npos || package != family() ? std::string::npos : at + 2;
-            if (image && at == std::string::npos && word.text.find('/') != std::string::npos) {
+            // Dynamo's, llm-d's and LMCache's images have versions of their own.
+            const bool foreign = std::any_of(kOtherImages.begin(), kOtherImages.end(), [&](std::string_view name) {
+                return lower_case(word.text).find(name) != std::string::npos;
+            });
+            // rocm/vllm:rocm6.4.1_vllm_0.10.0_20250812
+            const std::size_t inside = word.text.find(family() + "_0.");
+            if (image && at == std::string::npos && inside != std::string::npos) {
+                at = inside + family().size() + 1;
+            } else if (image && !foreign && at == std::string::npos && word.text.find('/') != std::string::npos) {
                 const std::size_t colon = word.text.rfind(':');
                 at = colon == std::string::npos ? colon : colon + 1 + (word.text.substr(colon + 1, 1) == "v" ? 1 : 0);
             }

@@ -1,9 +1,11 @@
 #pragma once
 // The servers and load generators in a text: a command line, a script, a page or a manifest of containers.
 
+#include "sim/config/yaml_tree.hpp"
 #include "workloads/imports/serving_command.hpp"
 #include "workloads/imports/serving_load.hpp"
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -46,6 +48,7 @@ class ServingText {
     /// A server that is written as a file of its flags or in Python, not as a command.
     void find_written();
     [[noreturn]] void refuse_foreign() const;
+    void add_batch(CommandCall& call);
     /// The word that names of the engine's images and packages have: vllm.
     [[nodiscard]] std::string family() const;
     [[nodiscard]] const LoadClient* offline_client(const CommandCall& command) const;
@@ -53,13 +56,17 @@ class ServingText {
     /// The text of a file that the script writes or that lies beside it.
     [[nodiscard]] std::optional<std::string> file_text(const std::string& name) const;
     /// Gives servers their phases: `trtllm-serve disaggregated -c FILE` names context_servers and generation_servers by their ports.
+    /// Without such servers the sections have their settings.
     void read_phases(const CommandCall& command, std::size_t first);
+    /// Adds a server that a section of this file describes, beside what the file says of all.
+    void add_phase(const YamlNode& root, const YamlNode& section, const std::string& name, CommandCall& call,
+                   const CommandCall& command);
 
     const ImportInput& input_;
     const ServingEngine& engine_;
     std::string text_;
     CommandList script_;
-    CommandCall written_;  ///< of a server that is no command
+    std::array<CommandCall, 2> written_;  ///< of servers that are no commands
     FlagTable server_table_, offline_table_, worker_table_;
     std::vector<FlagTable> client_tables_;
     std::vector<ServingProgram> servers_, clients_;

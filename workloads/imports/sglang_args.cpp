@@ -101,6 +101,8 @@ ServingChoices choose_sglang(ServingLine& line) {
     out.eager = flags.on("eager");
     out.serial_host = flags.on("serial_host") || version_before(line.version, {0, 4});
     out.prefix_cache = !flags.on("no_prefix");
+    out.host_cache =
+        host_cache(line, out.ranks.gpus() / std::max<std::int64_t>(1, out.ranks.replicas), 1e9);  // a rank's
     const std::int64_t steps = flags.whole("draft_steps", 64, true).value_or(0);
     const std::int64_t tokens = flags.whole("draft_tokens", 64, true).value_or(4);  // with the one that is verified
     out.draft_tokens = !speculates ? 0 : steps > 0 ? steps : std::max<std::int64_t>(1, tokens - 1);

@@ -47,6 +47,7 @@ ServingChoices choose_trtllm(ServingLine& line) {
     out.serial_host = flags.on("serial_host") || (old ? !flags.on("overlap_host") : flags.off("overlap_host"));
     out.graph_sequences = flags.whole("graph_sequences", 1 << 20, true).value_or(0);
     out.prefix_cache = !flags.off("prefix") && !(line.offline && !flags.on("prefix"));
+    out.host_cache = host_cache(line, out.ranks.gpus(), 1);
     out.draft_tokens = flags.whole("draft_tokens", 64, true).value_or(0);
     for (const char* name : {"num_nextn_predict_layers", "max_draft_len"}) {
         double number = 0;

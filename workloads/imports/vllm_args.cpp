@@ -17,6 +17,8 @@ namespace orrery::imports {
 
 namespace {
 
+constexpr double kGibibyte = 1024.0 * 1024 * 1024;
+
 ServingRanks vllm_ranks(GivenFlags& flags, const ServedModel& model) {
     constexpr std::int64_t kMost = 65536;
     ServingRanks out;
@@ -94,13 +96,33 @@ void note_long_context(ServingLine& line, std::int64_t longest) {
     }
 }
 
+// Whether flags that version 0 of the engine alone has say that it runs. Version 1 refuses several steps at a time.
+bool is_old_by_flags(ServingLine& line, std::int64_t minor) {
+    const std::int64_t steps = line.flags.whole("steps", 1000).value_or(1);
+    const bool blocks = line.flags.on("old_blocks");
+    if (steps > 1) {
+        const std::string what = fmt::format("{} steps without the host between them (--num-scheduler-steps)", steps);
+        if (!line.notes.left_out().contains(what)) {
+            line.notes.left_out(what);
+        }
+    }
+    const bool old = (steps > 1 || blocks) && !line.flags.on("v1") && (minor < 9 || line.version.empty());
+    const std::string what =
+        "version 0 of the engine, which alone has --num-scheduler-steps and --use-v2-block-manager";
+    if (old && !line.notes.assumed().contains(what)) {
+        line.notes.assumed(what);
+    }
+    return old;
+}
+
 ServingChoices choose_vllm(ServingLine& line) {
     GivenFlags& flags = line.flags;
     ServingChoices out;
     out.ranks = vllm_ranks(flags, line.model);
     const std::int64_t longest = flags.whole("engine.max_context").value_or(line.model.sequence);
     const std::int64_t minor = vllm_minor(line.version);
-    const bool old = flags.off("v1") || minor < 8;  // version 0 of the engine
+    const bool by_flags = is_old_by_flags(line, minor);
+    const bool old = flags.off("v1") || minor < 8 || by_flags;  // version 0 of the engine
     out.software = old ? engine_preset("vllm", minor < 8 ? line.version : "0.6", "vllm-0.6", line.data)
                        : engine_preset("vllm", minor < 11 ? "0.11" : line.version, "vllm-0.11", line.data);
     // DeepGEMM runs products with block scales by default from 0.11 on.
@@ -120,6 +142,8 @@ ServingChoices choose_vllm(ServingLine& line) {
     // Asynchronous scheduling is the default from 0.14 on.
     out.serial_host = flags.off("async") || (!old && minor < 14 && !flags.on("async"));
     out.prefix_cache = !flags.off("prefix") && (flags.on("prefix") || !old);
+    // The size is that of all ranks together; LMCache's is a rank's.
+    out.host_cache = host_cache(line, out.ranks.gpus() / std::max<std::int64_t>(1, out.ranks.replicas), kGibibyte);
     out.draft_tokens = draft_tokens(flags);
     const std::string method = flags.part("speculation", "method");
     const std::string drafts = flags.text("draft_model");

@@ -170,6 +170,57 @@ TEST_CASE("command lines of serving engines become scenarios that run") {
         {"vllm-args",
          "vllm serve Qwen/Qwen3-8B --enable-lora --max-lora-rank 32 --max-loras 4",
          {"lora: {rank: 32, slots: 4}"}},
+        // Version 0 by flags that it alone has.
+        {"vllm-args",
+         "vllm serve Qwen/Qwen2.5-7B-Instruct --max-model-len 8192 --use-v2-block-manager --num-scheduler-steps 8",
+         {"kind: vllm-v0", "software: vllm-0.6"}},
+        {"vllm-args", "VLLM_USE_V1=1 vllm serve Qwen/Qwen2.5-7B-Instruct --use-v2-block-manager", {"vllm-0.11"}},
+        // Versions of images that are not the engine's own, and of one that says it in its tag.
+        {"vllm-args",
+         "docker run nvcr.io/nvidia/ai-dynamo/vllm-runtime:0.5.1 python3 -m dynamo.vllm --model Qwen/Qwen3-8B",
+         {"kind: chunked-prefill", "software: dynamo-vllm-0.19"}},
+        {"vllm-args", "docker run lmcache/vllm-openai:v0.3.5 --model Qwen/Qwen3-8B", {"vllm-0.11"}},
+        {"vllm-args",
+         "docker run rocm/vllm:rocm6.4.1_vllm_0.6.3_20250812 vllm serve Qwen/Qwen3-8B",
+         {"software: vllm-0.6"}},
+        // Caches in host memory: of all ranks, of each, in bytes.
+        {"vllm-args", "vllm serve Qwen/Qwen3-8B -tp 2 --kv-offloading-size 64", {"prefix: {host: 64 GiB}"}},
+        {"vllm-args",
+         "LMCACHE_MAX_LOCAL_CPU_SIZE=20 vllm serve Qwen/Qwen3-8B -tp 2 --kv-transfer-config "
+         "'{\"kv_connector\": \"LMCacheConnectorV1\", \"kv_role\": \"kv_both\"}'",
+         {"prefix: {host: 40 GiB}"}},
+        {"sglang-args",
+         "python -m sglang.launch_server --model-path Qwen/Qwen3-8B --tp 2 --enable-hierarchical-cache --hicache-size "
+         "50 --dsa-prefill-backend fa3 --prefill-max-requests 8",
+         {"prefix: {host: 93.1323 GiB}"}},
+        {"trtllm-args",
+         "cat > o.yml <<EOF\nkv_cache_config: {host_cache_size: 34359738368}\nEOF\n"
+         "trtllm-serve Qwen/Qwen3-8B --tp_size 2 --extra_llm_api_options o.yml",
+         {"prefix: {host: 64 GiB}"}},
+        // Scripts in Python: generate() takes all prompts at once, a server does not.
+        {"vllm-args",
+         "from vllm import LLM, SamplingParams\nprompts = [\"Hello\"] * 256\n"
+         "llm = LLM(model=\"Qwen/Qwen3-8B\", tensor_parallel_size=2)\n"
+         "out = llm.generate(prompts, SamplingParams(temperature=0.8, max_tokens=512))\n",
+         {"arrivals: at-once", "count: 256", "output: {kind: fixed, mean: 512}", "token_budget: 16384", "tensor: 2"}},
+        {"vllm-args",
+         "args = AsyncEngineArgs(model='Qwen/Qwen3-8B')\nengine = AsyncLLMEngine.from_engine_args(args)\n",
+         {"rate: 1", "token_budget: 8192"}},
+        {"sglang-args",
+         "import sglang as sgl\nllm = sgl.Engine(model_path=\"Qwen/Qwen3-8B\", tp_size=2)\n"
+         "llm.generate(prompts, {\"temperature\": 0, \"max_new_tokens\": 64})\n",
+         {"arrivals: at-once", "output: {kind: fixed, mean: 64}"}},
+        // One file says both phases.
+        {"trtllm-args",
+         "cat > d.yaml <<EOF\nhostname: localhost\nport: 8000\nmodel: Qwen/Qwen3-8B\nfree_gpu_memory_fraction: 0.8\n"
+         "context_servers: {num_instances: 2, tensor_parallel_size: 1, max_num_tokens: 4096, urls: [\"a:1\", "
+         "\"a:2\"]}\n"
+         "generation_servers: {num_instances: 1, tensor_parallel_size: 2, max_batch_size: 128, urls: [\"a:3\"]}\nEOF\n"
+         "trtllm-serve disaggregated -c d.yaml",
+         {"prefill: {replicas: 2, tensor: 1, scheduler: {kind: in-flight, token_budget: 4096",
+          "decode: {replicas: 1, tensor: 2", "max_sequences: 128", "memory: 0.8"}},
+        // A hybrid of state-space, attention and feed-forward layers.
+        {"vllm-args", "vllm serve nvidia/NVIDIA-Nemotron-Nano-9B-v2 --mamba-ssm-cache-dtype float32", {"gpus: 1"}},
         // Loads.
         {"vllm-args",
          "vllm serve Qwen/Qwen3-8B --served-model-name q\nvllm bench serve --model q --dataset-name random "
