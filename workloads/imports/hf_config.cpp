@@ -117,9 +117,11 @@ Latent latent_of(HfValues& config) {
     const std::int64_t query = config.whole({"q_lora_rank"});
     if (rank > 0) {
         const std::int64_t rotary = config.needed({"qk_rope_head_dim"});
-        return {fmt::format("{{kv_rank: {}, q_rank: {}, rotary: {}, value_dim: {}}}", rank, query, rotary,
-                            config.needed({"v_head_dim"})),
-                rank + rotary, config.whole({"qk_nope_head_dim", "head_dim"})};
+        const std::int64_t without = config.whole({"qk_nope_head_dim", "head_dim"});
+        // Where the file does not say (MiniCPM3), values are as wide as keys without position.
+        const std::int64_t values = config.has("v_head_dim") || without == 0 ? config.needed({"v_head_dim"}) : without;
+        return {fmt::format("{{kv_rank: {}, q_rank: {}, rotary: {}, value_dim: {}}}", rank, query, rotary, values),
+                rank + rotary, without};
     }
     return {};
 }
@@ -535,7 +537,7 @@ Imported read_config(const ImportInput& input) {
     for (const std::string& key : config.means()) {
         out.notes.assumed(fmt::format("the mean of '{}' for every layer, where layers differ", key));
     }
-    const bool tied = config.flag("tie_word_embeddings", !is_untied(type));
+    const bool tied = config.flag("tie_word_embeddings", config.flag("tie_embedding", !is_untied(type)));
     const std::string hidden = number(sizes.hidden);
     YamlLines lines = {
         {"name", name.empty() ? "imported" : name},

@@ -250,7 +250,7 @@ void refuse_other_models(HfValues& config, const std::string& type) {
     if (is_word(type, "zamba zamba2")) {
         refuse("model_type", fmt::format("'{}', whose attention layers share their weights", type));
     }
-    if (is_word(type, "falcon_h1 hymba")) {
+    if (type == "hymba") {
         refuse("model_type", fmt::format("'{}', whose layers have attention and a state space side by side", type));
     }
     if (config.has("lru_width")) {

@@ -61,7 +61,10 @@ const std::vector<FlagGroup>& hf_key_groups() {
          "use_scaled_rope llama_4_scaling yarn route_every_n routed_scale expert_parallel expert_model_parallel "
          "hidden_act hidden_activation activation_function act_fn "
          "mlp_hidden_act gated_linear_unit original_position_embedding rope_ratio multi_query_attention "
-         "use_pre_norm use_post_norm norm_before_gate norm_placement use_sconv longrope_factor"},
+         "use_pre_norm use_post_norm norm_before_gate norm_placement use_sconv longrope_factor normalization_function "
+         "position_embedding_type mla_scale_q_lora mla_scale_kv_lora mup_enabled zero_centered key_multiplier "
+         "attention_in_multiplier attention_out_multiplier ssm_in_multiplier ssm_out_multiplier ssm_multipliers "
+         "mlp_multipliers lm_head_multiplier mamba_norm_before_gate projectors_bias mamba_use_mlp"},
         {true, "how a router weighs its choices",
          "norm_topk_prob scoring_func topk_method routed_scaling_factor route_scale router_scaling_factor "
          "moe_router_activation_func moe_renormalize use_grouped_topk use_routing_bias score_function "
@@ -69,8 +72,12 @@ const std::vector<FlagGroup>& hf_key_groups() {
          "moe_router_topk_scaling_factor use_expert_bias router_bias router_dtype moe_router_enable_expert_bias "
          "moe_use_router_bias router_score_function apply_router_weights_on_input moe_correction_bias "
          "moe_shared_expert_overlap latent_moe_use_norm expert_dtype num_hash_layers router_type "
-         "use_moe_router_bias moe_router_use_sigmoid norm_min moe_layernorm"},
+         "use_moe_router_bias moe_router_use_sigmoid norm_min moe_layernorm score_func"},
         {true, "layers that are counted elsewhere",
+         "zero_expert_type attention_method org_vocab_size moe_layer_end_index conv_dim conv_dim_out block_dim "
+         "block_ff_dim "
+         "block_multiple_of block_ffn_dim_multiplier block_auto_adjust_ff_dim block_mlp_init_scale "
+         "block_out_init_scale block_use_swiglu block_use_xavier_init conv_use_xavier_init "
          "qk_head_dim expand ssm_cfg linear_conv_kernel_dim conv_kernel mamba_d_conv chunk_size mamba_chunk_size "
          "conv_L_cache mamba_expand mamba_inner_layernorms n_groups use_gated_mlp head_dim_swa use_sliding_window "
          "max_num_images image_grid_pinpoints vision_feature_layer vision_feature_select_strategy thinker_config "
@@ -90,6 +97,8 @@ const std::vector<FlagGroup>& hf_key_groups() {
          "index_topk_freq index_topk_pattern indexer_types index_skip_topk index_share_for_mtp_iteration"},
         {false, "attention to chosen blocks of keys: every token attends to all before it", "sparse_attention_config"},
         {false, "a gate of latent attention's output", "mla_use_output_gate"},
+        {false, "a gate of each head's output", "use_head_wise_attn_gate"},
+        {false, "heads of layers with a window that differ: all have those of full layers", "attention_other_setting"},
         {false, "layers that share their caches with others: every layer has its own", "use_cla num_kv_shared_layers"},
         {false, "queries that are projected twice (multi-matrix factorisation)", "share_q_dim"},
         {false, "embeddings of each layer, whose weights are left out",

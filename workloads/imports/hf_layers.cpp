@@ -39,12 +39,13 @@ class Layers {
         : config_(config), latent_(latent), sizes_(sizes), notes_(notes) {}
 
     void read() {
-        if (read_blocks() || read_hybrid()) {
+        if (read_blocks() || read_parallel() || read_hybrid()) {
             return;
         }
         const std::vector<Use> uses = uses_of_layers();
-        config_.pass({"full_attention_interval", "sliding_window", "sliding_window_pattern", "no_rope_layers",
-                      "no_rope_layer_interval", "nope_layer_interval", "max_window_layers"});
+        config_.pass({"full_attention_interval", "global_attn_every_n_layers", "sliding_window",
+                      "sliding_window_pattern", "no_rope_layers", "no_rope_layer_interval", "nope_layer_interval",
+                      "max_window_layers"});
         sizes_.window = width_of_window(uses);
         const auto full = std::count(uses.begin(), uses.end(), Use::full);
         const bool gated = latent_ == 0 && config_.flag("attn_output_gate", config_.text("model_type") == "qwen3_next");
@@ -156,6 +157,9 @@ class Layers {
         }
         if (const std::int64_t n = config_.whole({"full_attention_interval"}); n > 0) {
             return every(n, Use::linear);
+        }
+        if (const std::int64_t n = config_.whole({"global_attn_every_n_layers"}); n > 0) {  // AFMoE
+            return every(n, Use::window);
         }
         if (std::optional<HfValues> linear = config_.map("linear_attn_config")) {
             std::vector<Use> out(static_cast<std::size_t>(sizes_.layers), Use::linear);
@@ -419,6 +423,21 @@ class Layers {
                 config_.needed({"n_groups", "mamba_n_groups"}), or_usual({"conv_kernel", "mamba_d_conv"}, 4),
                 or_usual({"chunk_size", "mamba_chunk_size"}, 256));
         }
+    // Attention and a state space side by side, then a feed-forward (Falcon-H1): three letters for each layer.
+    bool read_parallel() {
+        if (config_.text("model_type") != "falcon_h1") {
+            return false;
+        }
+        config_.pass({"mamba_d_ssm"});
+        for (std::int64_t i = 0; i < sizes_.layers; ++i) {
+            sizes_.pattern += "M*-";
+        }
+        sizes_.layers *= 3;
+        notes_.assumed("each layer as three: its state space, its attention and its feed-forward, one after another");
+        read_space();
+        return true;
+    }
+
     }
 
     // Layers that a search has thinned out (Llama-Nemotron): some have no attention, and feed-forwards have many widths.

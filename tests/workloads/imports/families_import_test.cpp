@@ -72,6 +72,16 @@ TEST_CASE("a config.json of any family comes out with its published parameters")
                   "num_key_value_heads": 8, "intermediate_size": 4864, "num_local_experts": 128,
                   "num_experts_per_tok": 2, "parallel_attn_mlp_res": true, "vocab_size": 32000,
                   "tie_word_embeddings": false})"},
+        {7.59, R"({"model_type": "falcon_h1", "hidden_size": 3072, "num_hidden_layers": 44, "num_attention_heads": 12,
+                   "num_key_value_heads": 2, "head_dim": 128, "intermediate_size": 12288, "mamba_d_state": 256,
+                   "mamba_n_groups": 1, "mamba_n_heads": 24, "mamba_d_head": 128, "mamba_d_ssm": 3072,
+                   "vocab_size": 130048, "tie_word_embeddings": false})"},
+        {4.07, R"({"model_type": "minicpm3", "hidden_size": 2560, "num_hidden_layers": 62, "num_attention_heads": 40,
+                   "num_key_value_heads": 40, "intermediate_size": 6400, "q_lora_rank": 768, "kv_lora_rank": 256,
+                   "qk_nope_head_dim": 64, "qk_rope_head_dim": 32, "vocab_size": 73448})"},
+        {0.742, R"({"model_type": "lfm2", "hidden_size": 1536, "num_hidden_layers": 16, "num_attention_heads": 24,
+                    "num_key_value_heads": 8, "intermediate_size": 6912, "conv_L_cache": 3, "tie_embedding": true,
+                    "full_attn_idxs": [2, 5, 8, 10, 12, 14], "vocab_size": 65536})"},
         {9.78, R"({"model_type": "bamba", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
                    "num_key_value_heads": 8, "intermediate_size": 14336, "attn_layer_indices": [9, 18, 27],
                    "mamba_n_heads": 128, "mamba_d_head": 64, "mamba_d_state": 128, "mamba_n_groups": 1,
@@ -119,6 +129,28 @@ TEST_CASE("values that a config.json leaves to its class are taken from there an
           }).find("'num_hidden_layers' is missing") != std::string::npos);
 }
 
+TEST_CASE("attention, a state space beside it and the feed-forward are three layers of a pattern") {
+    const std::string falcon =
+        R"({"model_type": "falcon_h1", "hidden_size": 3072, "num_hidden_layers": 44, "num_attention_heads": 12,
+        "num_key_value_heads": 2, "head_dim": 128, "intermediate_size": 12288, "mamba_d_state": 256,
+        "mamba_n_groups": 1, "mamba_n_heads": 24, "mamba_d_head": 128, "mamba_d_ssm": 3072, "vocab_size": 130048,
+        "ssm_multipliers": [1, 1], "tie_word_embeddings": false})";
+    const ModelSpec model = model_of(falcon);
+    CHECK(model.layers == 3 * 44);
+    CHECK(model.layers_with(LayerPart::state_space) == 44);
+    CHECK(model.layers_with(LayerPart::attention) == 44);
+    CHECK(model.layers_with(LayerPart::feed_forward) == 44);
+    CHECK(!says(import_text(falcon).notes.left_out(), "state-space layers"));
+    CHECK(!says(import_text(falcon).notes.left_out(), "not understood"));
+    // AFMoE says its plan by a number alone.
+    const ModelSpec trinity = model_of(
+        R"({"model_type": "afmoe", "hidden_size": 2048, "num_hidden_layers": 32, "num_attention_heads": 32,
+        "num_key_value_heads": 4, "head_dim": 128, "intermediate_size": 6144, "sliding_window": 2048,
+        "global_attn_every_n_layers": 4, "vocab_size": 200192})");
+    CHECK(trinity.full_every == 4);
+    CHECK(trinity.window == 2048);
+}
+
 TEST_CASE("groups of linear layers with one of full attention are a plan of layers") {
     const Imported out = import_text(R"({"hidden_size": 256, "num_hidden_layers": 10, "num_attention_heads": 4,
         "vocab_size": 100, "layer_group_size": 5})");
@@ -143,7 +175,7 @@ TEST_CASE("a config.json of another kind of model is refused with what it is") {
              {R"("is_encoder_decoder": true)", "an encoder with a decoder"},
              {R"("model_type": "mamba2")", "a model without attention"},
              {R"("model_type": "zamba2")", "share their weights"},
-             {R"("model_type": "falcon_h1")", "side by side"},
+             {R"("model_type": "hymba")", "side by side"},
              {R"("model_type": "recurrent_gemma", "lru_width": 256)", "recurrent layers"}}) {
         const std::string problem = problems_when([&] { return import_text("{\n" + key + ",\n" + sizes + "}"); });
         CHECK_MESSAGE(problem.find(what) != std::string::npos, problem);
