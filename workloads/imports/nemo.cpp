@@ -4,6 +4,7 @@
 // Sources: NVIDIA/NeMo 1.x, examples/nlp/language_modeling/conf/megatron_gpt_config.yaml; NVIDIA-NeMo/Megatron-Bridge,
 // src/megatron/bridge/training/config.py (ConfigContainer as it is written out).
 
+#include "workloads/imports/bridge_recipe.hpp"
 #include "workloads/imports/config_text.hpp"
 #include "workloads/imports/megatron_flags.hpp"
 
@@ -14,7 +15,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <memory>
 #include <optional>
+#include <string_view>
 
 namespace orrery::imports {
 
@@ -67,7 +70,8 @@ constexpr Renamed kRenamed[] = {
 const std::vector<FlagGroup>& nemo_groups() {
     static const std::vector<FlagGroup> kGroups = {
         {true, "files, logging, checks and names",
-         "name model._target_ hydra. exp_manager. run. logger. checkpoint. tokenizer. model.tokenizer. profiling. rng. "
+         "recipe. name model._target_ hydra. exp_manager. run. logger. checkpoint. tokenizer. model.tokenizer. "
+         "profiling. rng. "
          "rerun_state_machine. straggler. "
          "nvrx_straggler. ft. inprocess_restart. tensor_inspect. _target_ trainer.logger trainer.enable_checkpointing "
          "trainer.log_every_n_steps trainer.enable_progress_bar model.nsys_profile. model.restore_from_path "
@@ -175,6 +179,7 @@ class Nemo {
     Nemo(const ImportInput& input, const std::string& text, YamlNode tree)
         : input_(input), text_(text), tree_(std::move(tree)) {
         leaves_of(tree_, "", tree_.mark, leaves_);
+        add_recipe();
     }
 
     Imported run() {
@@ -194,10 +199,66 @@ class Nemo {
             flags, input_,
             "# How long is one step of this NeMo or Megatron-Bridge run? Written by 'orrery import nemo'.");
         name_left_out(out.notes, nemo_groups(), left_);
+        if (!recipe_.empty()) {
+            out.notes.assumed(
+                fmt::format("what Megatron-Bridge's recipe {} starts from, where the text says nothing else", recipe_));
+        }
         return out;
     }
 
   private:
+    // A recipe of Megatron-Bridge that the file names, and what it starts from where the file says nothing else. Overrides stand in the
+    // root, under ConfigContainer, or as arguments of the recipe.
+    void add_recipe() {
+        constexpr std::string_view kContainer = "ConfigContainer.";
+        std::string name;
+        Mark mark;
+        for (Leaf& leaf : leaves_) {
+            if (leaf.key.rfind(kContainer, 0) == 0) {
+                leaf.key.erase(0, kContainer.size());
+            }
+            if (leaf.key == "recipe" || leaf.key == "recipe._target_" || leaf.key == "_target_" ||
+                leaf.key == "recipe.name") {
+                const std::string found = bridge_recipe(leaf.node->scalar);
+                name = found.empty() ? name : found;
+                mark = found.empty() ? mark : leaf.mark;
+                leaf.key = found.empty() ? leaf.key : "recipe._target_";
+            }
+        }
+        if (name.empty() || find("model.num_layers") != nullptr) {
+            return;
+        }
+        constexpr std::string_view kArgument = "recipe.";
+        for (Leaf& leaf : leaves_) {
+            if (leaf.key.rfind(kArgument, 0) == 0 && leaf.key != "recipe._target_") {
+                const std::string key = leaf.key.substr(kArgument.size());
+                leaf.key = key == "global_batch_size" || key == "micro_batch_size" ? "train." + key
+                           : key == "precision_config"                             ? "mixed_precision"
+                           : key == "dir" || key == "name"                         ? "name"
+                                                                                   : "model." + key;
+            }
+        }
+        try {
+            defaults_ = parse_yaml(bridge_defaults(name, input_.data()), "the recipe");
+        } catch (const ConfigError& error) {
+            throw ConfigError({mark.error(error.diagnostics().empty() ? error.what() : error.diagnostics()[0].text,
+                                          ErrorCode::unknown_name)});
+        }
+        std::vector<Leaf> added;
+        leaves_of(defaults_, "", mark, added);
+        for (Leaf& leaf : added) {
+            const std::string section = leaf.key + ".";
+            const bool said = std::any_of(leaves_.begin(), leaves_.end(), [&](const Leaf& own) {
+                return own.key == leaf.key || own.key.rfind(section, 0) == 0;
+            });
+            if (!said) {
+                leaf.mark = mark;
+                leaves_.push_back(leaf);
+            }
+        }
+        recipe_ = name;
+    }
+
     const Leaf* find(const std::string& key) const {
         const auto found =
             std::find_if(leaves_.begin(), leaves_.end(), [&](const Leaf& leaf) { return leaf.key == key; });
@@ -359,6 +420,8 @@ class Nemo {
     const ImportInput& input_;
     const std::string& text_;
     YamlNode tree_;
+    YamlNode defaults_;  ///< of a recipe
+    std::string recipe_;
     std::vector<Leaf> leaves_;
     std::vector<CommandText::Flag> flags_;
     std::map<std::size_t, std::vector<std::string>> left_;
@@ -377,6 +440,26 @@ std::optional<YamlNode> overrides_of(const std::string& text, const std::string&
 Imported read_nemo(const ImportInput& input) {
     const std::string text = input.bytes();
     std::optional<YamlNode> overrides = overrides_of(text, input.path());
+    constexpr std::string_view kFlag = "--recipe";
+    if (const std::size_t flag = text.find(kFlag); flag != std::string::npos) {  // run_recipe.py --recipe NAME
+        const std::size_t start = text.find_first_not_of(" =\"'", flag + kFlag.size());
+        const std::size_t end = start == std::string::npos ? start : text.find_first_of(" \t\r\n\"'\\", start);
+        if (start != std::string::npos) {
+            const auto name = std::make_shared<const std::string>(input.path());
+            const Mark mark{
+                name,
+                1 + static_cast<int>(std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(start), '\n')),
+                static_cast<int>(start - (text.rfind('\n', start) + 1)) + 1};
+            overrides = overrides ? std::move(overrides) : read_overrides(text, input.path());
+            overrides = overrides ? std::move(overrides) : std::optional<YamlNode>(YamlNode{});
+            overrides->kind = YamlNode::Kind::map;
+            YamlNode value;
+            value.kind = YamlNode::Kind::scalar;
+            value.scalar = text.substr(start, end == std::string::npos ? end : end - start);
+            value.mark = mark;
+            overrides->entries.push_back({"recipe", mark, std::move(value)});
+        }
+    }
     return Nemo(input, text,
                 overrides ? std::move(*overrides)
                           : expected_yaml(text, input.path(),

@@ -384,3 +384,36 @@ TEST_CASE("overrides of verl and NeMo-RL become steps of reinforcement learning"
                   "actor_rollout_ref.rollout.tensor_model_parallel_size=3")
               .find("3 ranks of generation do not divide 8 GPUs") != std::string::npos);
 }
+
+TEST_CASE("a recipe of Megatron-Bridge is what the file starts from") {
+    const auto text_of = [](const std::string& file, const std::string& gpus) {
+        return import_file("nemo", ImportInput::of_bytes("input", file, {{"gpus", gpus}}).with(data(), {})).text;
+    };
+    const auto holds = [](const std::string& text, std::initializer_list<const char*> parts) {
+        for (const char* part : parts) {
+            CHECK_MESSAGE(text.find(part) != std::string::npos, std::string(part) << "\n" << text);
+        }
+    };
+    holds(text_of("recipe:\n  _target_: megatron.bridge.recipes.llama.llama3_70b.pretrain_config\nConfigContainer:\n"
+                  "  model: {context_parallel_size: 1}\n  train: {global_batch_size: 128}\n"
+                  "  mixed_precision: bf16_with_fp8_current_scaling_mixed\n",
+                  "64"),
+          {"layers: 80", "tensor: 4", "pipeline: 4", "chunks: 5", "data: 4", "global_batch: 128", "precision: fp8",
+           "fp8_scaling: current", "tensor: full"});
+    holds(text_of("recipe: {_target_: megatron.bridge.recipes.qwen.qwen3_moe.qwen3_30b_a3b_pretrain_config, "
+                  "micro_batch_size: 1}\nmodel: {expert_model_parallel_size: 8}\n",
+                  "16"),
+          {"count: 128", "expert: 8", "recompute: full", "micro_batch: 1", "global_batch: 32"});
+    holds(text_of("torchrun run_recipe.py --recipe llama32_1b_pretrain_config train.global_batch_size=64\n", "8"),
+          {"layers: 16", "tied_embeddings: true", "global_batch: 64", "tensor: 1"});
+    try {
+        (void)text_of(
+            "model: {tensor_model_parallel_size: 2}\nrecipe: {_target_: "
+            "megatron.bridge.recipes.llama.llama9_pretrain_config}\n",
+            "8");
+        FAIL("an unknown recipe is refused");
+    } catch (const Error& error) {
+        CHECK(std::string(error.what()).find("input:2:10: error: 'llama9' is none of the recipes") !=
+              std::string::npos);
+    }
+}
