@@ -26,8 +26,10 @@ Diagnostic json_problem(const std::string& file, const std::exception& problem, 
             ErrorCode::malformed_trace};
 }
 
-std::string json_depth_problem(std::string_view text) {
-    constexpr std::size_t kDeepest = 64;
+static constexpr std::size_t kDeepest = 64;
+
+// The place of the first bracket that goes deeper than JSON may; the end of the text where none does.
+static std::size_t too_deep(std::string_view text) {
     std::size_t depth = 0;
     bool in_text = false;
     for (std::size_t i = 0; i < text.size(); ++i) {
@@ -39,18 +41,22 @@ std::string json_depth_problem(std::string_view text) {
             in_text = true;
         } else if (c == '[' || c == '{') {
             if (++depth > kDeepest) {
-                return "is nested deeper than " + std::to_string(kDeepest) + " levels";
+                return i;
             }
         } else if (c == ']' || c == '}') {
             depth -= depth > 0 ? 1 : 0;
         }
     }
-    return "";
+    return text.size();
+}
+
+std::string json_depth_problem(std::string_view text) {
+    return too_deep(text) < text.size() ? "is nested deeper than " + std::to_string(kDeepest) + " levels" : "";
 }
 
 void require_shallow_json(std::string_view text, const std::string& file) {
-    if (std::string problem = json_depth_problem(text); !problem.empty()) {
-        throw ConfigError({Diagnostic{file, 0, 0, std::move(problem), ErrorCode::malformed_trace}});
+    if (const std::string problem = json_depth_problem(text); !problem.empty()) {
+        throw ConfigError({diagnostic_at(file, text, too_deep(text), problem)});
     }
 }
 

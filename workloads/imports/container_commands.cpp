@@ -73,6 +73,16 @@ class ContainerReader {
             number >= 1 && number <= 65536) {
             copies = static_cast<std::int64_t>(number);
         }
+        if (const YamlNode* run = node.find("run"); run != nullptr && run->kind == YamlNode::Kind::scalar) {
+            add_task(node);
+            return;
+        }
+        if (const YamlNode* served = node.find("llm_configs"); served != nullptr) {
+            for (const YamlNode& one : served->items) {
+                add_application(one);
+            }
+            return;
+        }
         const YamlNode* kind = node.find("kind");
         const YamlNode* data = node.find("data");
         if (kind != nullptr && kind->scalar == "ConfigMap" && data != nullptr) {
@@ -156,6 +166,75 @@ class ContainerReader {
             }
             out_.commands.push_back(std::move(out));
         }
+    }
+
+    // A task of SkyPilot: its scripts, with the variables that it and SkyPilot set.
+    void add_task(const YamlNode& node) {
+        std::map<std::string, std::string> set;
+        if (const YamlNode* given = node.find("envs"); given != nullptr) {
+            for (const YamlNode::Entry& entry : given->entries) {
+                set[entry.key] = entry.value.scalar;
+            }
+        }
+        const YamlNode* nodes = node.find("num_nodes");
+        set["SKYPILOT_NUM_NODES"] = nodes == nullptr ? "1" : nodes->scalar;
+        const YamlNode* resources = node.find("resources");
+        if (const YamlNode* gpus = resources == nullptr ? nullptr : resources->find("accelerators"); gpus != nullptr) {
+            const YamlNode& first = gpus->items.empty() ? *gpus : gpus->items[0];
+            const std::size_t colon = first.scalar.find(':');
+            set["SKYPILOT_NUM_GPUS_PER_NODE"] = !first.entries.empty()       ? first.entries[0].value.scalar
+                                                : colon == std::string::npos ? "1"
+                                                                             : first.scalar.substr(colon + 1);
+        }
+        for (const char* key : {"setup", "run"}) {
+            const YamlNode* script = node.find(key);
+            CommandCall none;
+            std::vector<CommandCall> commands;
+            if (script != nullptr && script->kind == YamlNode::Kind::scalar) {
+                add_line(*script, none, commands, set);
+            }
+            out_.commands.insert(out_.commands.end(), std::make_move_iterator(commands.begin()),
+                                 std::make_move_iterator(commands.end()));
+        }
+    }
+
+    // A model of a Ray Serve application: its engine_kwargs are vLLM's flags.
+    void add_application(const YamlNode& node) {
+        const YamlNode* loaded = node.find("model_loading_config");
+        const YamlNode* source = loaded == nullptr ? nullptr : loaded->find("model_source");
+        const YamlNode* model = source != nullptr && source->kind == YamlNode::Kind::scalar ? source
+                                : loaded == nullptr                                         ? nullptr
+                                                                                            : loaded->find("model_id");
+        if (model == nullptr) {
+            return;
+        }
+        CommandCall out;
+        const auto word = [&](const std::string& text, const YamlNode& of) {
+            out.words.push_back({text, place(of.mark), ""});
+        };
+        double number = 0;
+        const YamlNode* deployed = node.find("deployment_config");
+        const YamlNode* scaled = deployed == nullptr ? nullptr : deployed->find("autoscaling_config");
+        for (const YamlNode* count : {scaled == nullptr ? nullptr : scaled->find("min_replicas"),
+                                      deployed == nullptr ? nullptr : deployed->find("num_replicas")}) {
+            if (count != nullptr && parse_number(count->scalar, number) && number >= 1 && number <= 65536) {
+                out.copies = static_cast<std::int64_t>(number);
+            }
+        }
+        word("vllm", node);
+        word("serve", node);
+        word("--model", *model);
+        word(model->scalar, *model);
+        const YamlNode* arguments = node.find("engine_kwargs");
+        for (const YamlNode::Entry& entry :
+             arguments == nullptr ? std::vector<YamlNode::Entry>() : arguments->entries) {
+            const YamlNode& value = entry.value;
+            word((value.scalar == "false" ? "--no-" : "--") + entry.key, value);
+            if (value.scalar != "true" && value.scalar != "false") {
+                word(value.kind == YamlNode::Kind::scalar ? value.scalar : canonical_text(value), value);
+            }
+        }
+        out_.commands.push_back(std::move(out));
     }
 
     // A model of the values of vLLM's Helm chart (production-stack): its vllmConfig holds flags in camel case.
@@ -286,8 +365,8 @@ class ContainerReader {
 std::optional<CommandList> read_containers(const std::string& text, const std::string& name) {
     bool yaml = false;
     for (std::size_t start = 0; start < text.size() && !yaml;) {
-        for (const char* key :
-             {"apiVersion:", "kind:", "services:", "spec:", "containers:", "servingEngineSpec:", "modelArtifacts:"}) {
+        for (const char* key : {"apiVersion:", "kind:", "services:", "spec:", "containers:", "servingEngineSpec:",
+                                "modelArtifacts:", "applications:", "llm_configs:", "resources:", "run: |"}) {
             yaml = yaml || text.compare(start, std::string(key).size(), key) == 0;
         }
         start = std::min(text.find('\n', start), text.size() - 1) + 1;

@@ -13,6 +13,7 @@
 #include <array>
 #include <cmath>
 #include <fstream>
+#include <map>
 
 namespace orrery::imports {
 
@@ -294,14 +295,17 @@ const GivenFlag* GivenFlags::last(const std::string& key) const {
 }
 
 std::string GivenFlags::signature() const {
-    std::vector<std::string> all;
+    std::map<std::string, std::string> all;  // of what is given several times the last
     for (const GivenFlag& flag : flags_) {
         if (flag.row != nullptr && flag.row->effect == FlagEffect::key) {
-            all.push_back(fmt::format("{}.{}={}", flag.row->key, flag.part, flag.value));
+            all[flag.row->key + "." + flag.part] = flag.value;
         }
     }
-    std::sort(all.begin(), all.end());
-    return fmt::format("{}", fmt::join(all, "\n"));
+    std::string out;
+    for (const auto& [key, value] : all) {
+        out += key + "=" + value + "\n";
+    }
+    return out;
 }
 
 const GivenFlag* GivenFlags::use(const std::string& key) {

@@ -13,6 +13,8 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
+#include <set>
+#include <string_view>
 
 namespace orrery::imports {
 
@@ -48,11 +50,11 @@ class Table {
             }
             if (columns_.empty()) {
                 columns_ = cells;
-                for (std::size_t i = 0; i < cells.size(); ++i) {
-                    if (std::find(cells.begin(), cells.begin() + static_cast<std::ptrdiff_t>(i), cells[i]) !=
-                        cells.begin() + static_cast<std::ptrdiff_t>(i)) {
+                std::set<std::string_view> seen;
+                for (const std::string& cell : cells) {
+                    if (!seen.insert(cell).second) {
                         graph_.error(Diagnostic{file_, line, 1,
-                                                fmt::format("column '{}' comes twice", printable(cells[i], 60)),
+                                                fmt::format("column '{}' comes twice", printable(cell, 60)),
                                                 ErrorCode::malformed_trace});
                     }
                 }

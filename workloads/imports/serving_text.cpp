@@ -16,6 +16,8 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <set>
+#include <tuple>
 
 namespace orrery::imports {
 
@@ -431,11 +433,9 @@ void ServingText::add_file(ServingProgram& found) const {
 // Commands whose effects are the same start one deployment, each on its nodes.
 std::vector<ServingProgram*> ServingText::chosen_servers() {
     std::vector<ServingProgram*> distinct;
+    std::set<std::tuple<std::string, std::string, std::size_t, std::string>> seen;
     for (ServingProgram& server : servers_) {
-        if (std::none_of(distinct.begin(), distinct.end(), [&](const ServingProgram* other) {
-                return other->flags.signature() == server.flags.signature() && other->phase == server.phase &&
-                       other->flags.words().size() == server.flags.words().size() && name_of(*other) == name_of(server);
-            })) {
+        if (seen.emplace(server.flags.signature(), server.phase, server.flags.words().size(), name_of(server)).second) {
             distinct.push_back(&server);
         }
     }
@@ -450,16 +450,17 @@ std::vector<ServingProgram*> ServingText::chosen_servers() {
         return distinct;
     }
     if (distinct.size() > 1) {
+        constexpr std::size_t kNamed = 20;
         std::vector<int> lines;
-        lines.reserve(distinct.size());
-        for (const ServingProgram* server : distinct) {
-            lines.push_back(line_of(*server));
+        for (std::size_t i = 0; i < std::min(kNamed, distinct.size()); ++i) {
+            lines.push_back(line_of(*distinct[i]));
         }
         throw ConfigError({diagnostic_at(
             input_.path(), text_, distinct[1]->flags.place(),
-            fmt::format("is a second server, and a scenario has one deployment: the file has them at lines {} "
+            fmt::format("is a second server, and a scenario has one deployment: the file has them at lines {}{} "
                         "(--server N takes the Nth)",
-                        fmt::join(lines, ", ")))});
+                        fmt::join(lines, ", "),
+                        distinct.size() > kNamed ? fmt::format(" and {} more", distinct.size() - kNamed) : ""))});
     }
     return distinct;
 }
@@ -486,7 +487,11 @@ ServingProgram* ServingText::chosen_client(ServingProgram& server) {
                           ErrorCode::command_line);
     }
     const std::size_t taken = std::max(1U, number) - 1;
-    for (std::size_t i = 0; i < fitting.size(); ++i) {
+    constexpr std::size_t kNamed = 20;
+    if (fitting.size() > kNamed) {
+        skipped_.push_back(fmt::format("{} loads (--client N takes the Nth)", fitting.size() - 1));
+    }
+    for (std::size_t i = 0; i < fitting.size() && fitting.size() <= kNamed; ++i) {
         if (i != taken) {
             skipped_.push_back(fmt::format("the load at line {} (--client {} takes it)", line_of(*fitting[i]), i + 1));
         }

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -206,7 +207,7 @@ class Shell {
             value.items = {whole};
         }
         if (exports && value.items.size() == 1) {
-            exported_.push_back({name + "=" + value.items[0].text, token.at, value.items[0].unset});
+            add_export(name, {name + "=" + value.items[0].text, token.at, value.items[0].unset});
         }
         words_.variables[name] = std::move(value);
         return i;
@@ -223,6 +224,16 @@ class Shell {
         return i >= tokens_.size() || tokens_[i].kind != Kind::word;
     }
 
+    // The last value of a name is the one that counts.
+    void add_export(const std::string& name, CommandWord word) {
+        const auto [found, added] = places_.try_emplace(name, exported_.size());
+        if (added) {
+            exported_.push_back(std::move(word));
+        } else {
+            exported_[found->second] = std::move(word);
+        }
+    }
+
     // export, declare and the like from i on; gives the end of the command.
     std::size_t declare(std::size_t i) {
         const bool exports = tokens_[i].is("export") || tokens_[i].is("set");
@@ -232,7 +243,7 @@ class Shell {
                 const auto found = words_.variables.find(name);
                 if (exports && active() && found != words_.variables.end() && found->second.items.size() == 1) {
                     const CommandWord& value = found->second.items[0];
-                    exported_.push_back({name + "=" + value.text, tokens_[i].at, value.unset});
+                    add_export(name, {name + "=" + value.text, tokens_[i].at, value.unset});
                 }
                 ++i;
             } else {
@@ -584,6 +595,7 @@ class Shell {
     std::vector<ShellToken> tokens_;
     ShellExpansion words_;
     Words exported_;
+    std::map<std::string, std::size_t> places_;  ///< in exported_, by name
     std::vector<Frame> frames_;
     Kind joint_ = Kind::end;
     std::optional<std::string> piped_;  ///< text of a here-document that the command before the pipe had

@@ -106,7 +106,7 @@ bool is_old_by_flags(ServingLine& line, std::int64_t minor) {
             line.notes.left_out(what);
         }
     }
-    const bool old = (steps > 1 || blocks) && !line.flags.on("v1") && (minor < 9 || line.version.empty());
+    const bool old = (steps > 1 || blocks) && !line.flags.on("v1") && (minor < 11 || line.version.empty());
     const std::string what =
         "version 0 of the engine, which alone has --num-scheduler-steps and --use-v2-block-manager";
     if (old && !line.notes.assumed().contains(what)) {

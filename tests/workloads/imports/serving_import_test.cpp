@@ -219,6 +219,18 @@ TEST_CASE("command lines of serving engines become scenarios that run") {
          "trtllm-serve disaggregated -c d.yaml",
          {"prefill: {replicas: 2, tensor: 1, scheduler: {kind: in-flight, token_budget: 4096",
           "decode: {replicas: 1, tensor: 2", "max_sequences: 128", "memory: 0.8"}},
+        // Tasks of SkyPilot and applications of Ray Serve.
+        {"vllm-args",
+         "resources: {accelerators: H100:4}\nenvs: {MODEL: Qwen/Qwen2.5-72B-Instruct}\nsetup: |\n  pip install "
+         "vllm==0.6.4\nrun: |\n  vllm serve $MODEL --tensor-parallel-size $SKYPILOT_NUM_GPUS_PER_NODE\n",
+         {"model: Qwen/Qwen2.5-72B-Instruct", "tensor: 4", "software: vllm-0.6"}},
+        {"vllm-args",
+         "applications:\n- name: llm\n  args:\n    llm_configs:\n    - model_loading_config: {model_id: q, "
+         "model_source: "
+         "Qwen/Qwen3-8B}\n      deployment_config: {autoscaling_config: {min_replicas: 2, max_replicas: 2}}\n      "
+         "engine_kwargs: {tensor_parallel_size: 2, max_model_len: 16384, enable_prefix_caching: false}\n",
+         {"model: Qwen/Qwen3-8B", "replicas: 2", "tensor: 2", "max_context: 16384", "kv: {memory: 0.9}"}},
+        {"trtllm-args", "trtllm-bench -m Qwen/Qwen3-8B latency --dataset d.txt --concurrency 1", {"clients: 1"}},
         // A hybrid of state-space, attention and feed-forward layers.
         {"vllm-args", "vllm serve nvidia/NVIDIA-Nemotron-Nano-9B-v2 --mamba-ssm-cache-dtype float32", {"gpus: 1"}},
         // Loads.
@@ -727,4 +739,24 @@ TEST_CASE("texts from editors and pages are read, or refused where they mislead"
     CHECK(problem("vllm serve Qwen/Qwen3-8B -tp $2").find("-tp needs $2, which has no value") != std::string::npos);
     CHECK(problem("lmdeploy serve api_server internlm/internlm2_5-7b-chat --tp 2")
               .find("of LMDeploy, which no importer reads") != std::string::npos);
+}
+
+TEST_CASE("a page that starts one server a thousand times is one deployment, read in linear time") {
+    std::string text;
+    for (int i = 0; i < 1000; ++i) {
+        text +=
+            "export NCCL_DEBUG=WARN\nexport VLLM_USE_V1=1\nvllm serve Qwen/Qwen3-8B -tp 2 --port 8000 &\n"
+            "vllm bench serve --model Qwen/Qwen3-8B --num-prompts 10 --request-rate 2\n";
+    }
+    const Imported out = import_line("vllm-args", text);
+    CHECK(out.text.find("tensor: 2") != std::string::npos);
+    CHECK(holds(out.notes.left_out(), "999 loads (--client N takes the Nth)"));
+    // Those that differ are named, twenty of them.
+    std::string others;
+    for (int i = 1; i <= 40; ++i) {
+        others += fmt::format("vllm serve Qwen/Qwen3-8B --max-num-seqs {}\n", i);
+    }
+    const std::string said = problems_when([&] { (void)import_line("vllm-args", others); });
+    CHECK(said.find("lines 1, 2, 3") != std::string::npos);
+    CHECK(said.find("19, 20 and 20 more (--server N takes the Nth)") != std::string::npos);
 }
