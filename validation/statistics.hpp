@@ -9,6 +9,8 @@
 
 namespace orrery::validation {
 
+inline constexpr double kMillisecond = 1e-3;  ///< s
+
 /// Mean absolute, median signed and largest absolute relative error of predictions, in per cent.
 struct ErrorStatistics {
     std::size_t count = 0;

@@ -17,8 +17,9 @@ inline void run_clients(const char* script, const char* part, const char* beside
         MESSAGE("skipped: ", beside, " was not built (libcpp-httplib-dev)");
         return;
     }
-    const Outcome outcome = shell_command(fmt::format("PYTHONDONTWRITEBYTECODE=1 timeout 150 python3 {}/tests/tools/{} {} {}",
-                                                      ORRERY_SOURCE_DIR, script, orrery_program(), part));
+    const Outcome outcome =
+        shell_command(fmt::format("PYTHONDONTWRITEBYTECODE=1 timeout 150 python3 {}/tests/tools/{} {} {}",
+                                  ORRERY_SOURCE_DIR, script, orrery_program(), part));
     if (outcome.code == kSkipped) {
         MESSAGE("skipped: ", outcome.text);
         return;

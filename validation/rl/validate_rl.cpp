@@ -4,9 +4,9 @@
 #include "sim/config/yaml_tree.hpp"
 #include "sim/record/facts_table.hpp"
 #include "tools/driver/run.hpp"
+#include "validation/medians.hpp"
 #include "validation/rl/setup.hpp"
 #include "validation/serving/in_threads.hpp"
-#include "validation/statistics.hpp"
 #include "validation/validate.hpp"
 
 #include <fmt/format.h>
@@ -43,19 +43,6 @@ struct RlRow {
     [[nodiscard]] bool compares(std::size_t i) const { return measured[i] > 0 && predicted[i] > 0; }
     [[nodiscard]] double error(std::size_t i) const { return predicted[i] / measured[i] - 1; }
 };
-
-double median_size(const std::vector<double>& errors) {
-    std::vector<double> sizes;
-    for (const double error : errors) {
-        sizes.push_back(std::abs(error));
-    }
-    return statistics_of(std::move(sizes)).median_bias;
-}
-
-std::string shown(const std::vector<double>& errors) {
-    return errors.empty() ? "-"
-                          : fmt::format("{:.1f} % ({:+.1f})", median_size(errors), statistics_of(errors).median_bias);
-}
 
 std::string compared(double measured, double predicted) {
     return fmt::format("{:.4g} > {:.4g} ({:+.1f} %)", measured, predicted, 100 * (predicted / measured - 1));
@@ -130,7 +117,7 @@ void print_groups(const Grouped& groups, const std::vector<std::string>& columns
         std::vector<std::string> cells = {name == kAll ? "all" : name, ""};
         for (std::size_t i = 0; i + 2 < columns.size(); ++i) {
             figures += errors[i].size();
-            cells.push_back(shown(errors[i]));
+            cells.push_back(shown_errors(errors[i]));
         }
         cells[1] = std::to_string(figures);
         table.push_back(std::move(cells));

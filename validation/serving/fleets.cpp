@@ -20,7 +20,6 @@ namespace orrery::validation {
 namespace {
 
 constexpr double kSaturatedTtft = 2;  ///< s: a stage with a longer one, as measured, is beyond saturation
-constexpr double kMillisecond = 1e-3;
 
 /// What is compared of a stage, in the order of `FleetStage::measured`.
 struct StageMeasure {
@@ -175,9 +174,9 @@ struct FleetErrors {
                                       {arm.row->text("setup")}});
             }
             // The mean that counts, or else the median.
-            const std::size_t latency = stage.measured[kLatencyMean] > 0 ? kLatencyMean : kLatencyMedian;
-            if (stage.below && stage.compares(latency)) {
-                own.latency.push_back(stage.error(latency));
+            const std::size_t whole = stage.measured[kLatencyMean] > 0 ? kLatencyMean : kLatencyMedian;
+            if (stage.below && stage.compares(whole)) {
+                own.latency.push_back(stage.error(whole));
             }
         }
         if (arm.printed_itl() > 0 && arm.itl() > 0) {

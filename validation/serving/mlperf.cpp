@@ -20,7 +20,6 @@ namespace orrery::validation {
 namespace {
 
 constexpr double kMostSamples = 20000;  ///< of a replica; arriving one by one always so many
-constexpr double kMillisecond = 1e-3;
 
 struct MlperfMeasure {
     const char* name;

@@ -23,7 +23,6 @@ namespace orrery::validation {
 
 namespace {
 
-constexpr double kMillisecond = 1e-3;
 constexpr std::int64_t kMostRequests = 3000;  ///< longer runs are cut, as their length changes little
 constexpr std::int64_t kAlone = 40;  ///< requests at least where a client sends one at a time: a draw of lengths
 

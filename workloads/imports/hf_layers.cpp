@@ -423,6 +423,8 @@ class Layers {
                 config_.needed({"n_groups", "mamba_n_groups"}), or_usual({"conv_kernel", "mamba_d_conv"}, 4),
                 or_usual({"chunk_size", "mamba_chunk_size"}, 256));
         }
+    }
+
     // Attention and a state space side by side, then a feed-forward (Falcon-H1): three letters for each layer.
     bool read_parallel() {
         if (config_.text("model_type") != "falcon_h1") {
@@ -436,8 +438,6 @@ class Layers {
         notes_.assumed("each layer as three: its state space, its attention and its feed-forward, one after another");
         read_space();
         return true;
-    }
-
     }
 
     // Layers that a search has thinned out (Llama-Nemotron): some have no attention, and feed-forwards have many widths.

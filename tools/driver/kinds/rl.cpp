@@ -35,7 +35,7 @@ bool judges_only(PartRole role) {
 }
 
 // What the batch of a step is, by draw.
-struct Batch {
+struct StepBatch {
     std::vector<double> tokens;  ///< of prompts and answers
     std::vector<double> answers;
     std::vector<std::vector<std::int64_t>> lengths;  ///< of samples that were seen, prompt and answer,
@@ -617,7 +617,7 @@ class RlRun final : public ScenarioRun {
     std::vector<Placement> placements_;
     std::vector<RunOutput> outputs_;  ///< by job
     RunOptions part_options_;
-    Batch batch_;
+    StepBatch batch_;
     StepsInput input_;
     double updates_ = 0;
     double moved_ = 0;  ///< B of a synchronisation

@@ -26,8 +26,6 @@ constexpr CollectiveName kCollectives[] = {{"allreduce", CollectiveOp::all_reduc
                                            {"reduce_scatter", CollectiveOp::reduce_scatter},
                                            {"reducescatter", CollectiveOp::reduce_scatter},
                                            {"alltoall", CollectiveOp::all_to_all}};
-constexpr std::int64_t kMostRanks = 65'536;
-constexpr std::int64_t kMostChunks = 10'000'000;
 
 class MscclReader {
   public:

@@ -26,8 +26,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::int64_t kMostRanks = 65'536;
-constexpr std::int64_t kMostChunks = 10'000'000;
 const std::map<std::string, CollectiveOp>& collectives() {
     static const std::map<std::string, CollectiveOp> kNames = {{"allreduce", CollectiveOp::all_reduce},
                                                                {"allgather", CollectiveOp::all_gather},

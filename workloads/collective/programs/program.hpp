@@ -15,12 +15,16 @@
 #include "workloads/collective/message_run.hpp"
 
 #include <array>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 namespace orrery::collective {
 
 class ScheduleBuilder;
+
+inline constexpr std::int64_t kMostRanks = 65'536;       ///< that a file of a program may have
+inline constexpr std::int64_t kMostChunks = 10'000'000;  ///< of a buffer, and of steps of a block
 
 /// Steps as MSCCL calls them: s, r, rrc (receive and add), rcs (receive, copy and send on), rrs (receive, add and send on without
 /// keeping), rrcs (and keeping), cpy, re (add to what is there), nop.
