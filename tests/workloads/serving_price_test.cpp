@@ -82,7 +82,7 @@ Run run_list(SchedulerSpec scheduler, std::uint32_t budget, std::uint64_t blocks
     return out;
 }
 
-SchedulerSpec policy(const std::string& kind) {
+SchedulerSpec scheduler_named(const std::string& kind) {
     return test::scheduler("{kind: " + kind + "}");
 }
 
@@ -162,16 +162,16 @@ struct Replica {
 
 TEST_CASE("serving: clients of a closed loop send their next request when the last one is answered") {
     const std::vector<Request> four(4, request(0, 4, 2));
-    const Run run = run_list(policy("chunked-prefill"), 100, 100, four, 2);
+    const Run run = run_list(scheduler_named("chunked-prefill"), 100, 100, four, 2);
     // Both start together; at 2 s they end, and the next two come in the same instant.
     CHECK(run.iterations == Lines{"0:4 1:4", "0:1 1:1", "2:4 3:4", "2:1 3:1"});
     REQUIRE(run.result.requests.size() == 4);
     CHECK(run.result.requests[2].arrival.seconds() == doctest::Approx(2));
     CHECK(run.result.requests[3].arrival.seconds() == doctest::Approx(2));
     // One client: one after another.
-    CHECK(run_list(policy("chunked-prefill"), 100, 100, four, 1).result.end_s == doctest::Approx(8));
+    CHECK(run_list(scheduler_named("chunked-prefill"), 100, 100, four, 1).result.end_s == doctest::Approx(8));
     // More clients than requests: all at once.
-    CHECK(run_list(policy("chunked-prefill"), 100, 100, four, 9).iterations ==
+    CHECK(run_list(scheduler_named("chunked-prefill"), 100, 100, four, 9).iterations ==
           Lines{"0:4 1:4 2:4 3:4", "0:1 1:1 2:1 3:1"});
 }
 
@@ -191,15 +191,16 @@ requests: {arrivals: closed, clients: 4, count: 80, prompt: {mean: 200}, output:
 }
 
 TEST_CASE("serving: a refused request frees its client for the next one") {
-    const Run run =
-        run_list(policy("chunked-prefill"), 100, 4, {request(0, 99, 2), request(0, 98, 2), request(0, 4, 2)}, 1);
+    const Run run = run_list(scheduler_named("chunked-prefill"), 100, 4,
+                             {request(0, 99, 2), request(0, 98, 2), request(0, 4, 2)}, 1);
     CHECK(run.result.refused == 2);
     CHECK(run.result.requests.size() == 1);
 }
 
 TEST_CASE("serving: the front end works on one request after another, and the way to the engine adds to each") {
     // Work of 2 s each, way of 0.5 s: at the engine after 2.5, 4.5 and 6.5 s, where each takes an iteration of a second.
-    const Run run = run_list(policy("chunked-prefill"), 100, 100, std::vector<Request>(3, request(0, 4, 1)), 3, 2, 0.5);
+    const Run run =
+        run_list(scheduler_named("chunked-prefill"), 100, 100, std::vector<Request>(3, request(0, 4, 1)), 3, 2, 0.5);
     REQUIRE(run.result.requests.size() == 3);
     std::vector<double> ttft;
     for (const RequestOutcome& outcome : run.result.requests) {
@@ -211,38 +212,39 @@ TEST_CASE("serving: the front end works on one request after another, and the wa
     CHECK(ttft[2] == doctest::Approx(7.5));
     // Half a second a token: prompts of 4 and 2 tokens leave it at 4 and 5 s.
     const std::vector<Request> two = {request(0, 4, 1), request(0, 2, 1)};
-    const Run long_first = run_list(policy("chunked-prefill"), 100, 100, two, 0, 2, 0.5, 0.5);
+    const Run long_first = run_list(scheduler_named("chunked-prefill"), 100, 100, two, 0, 2, 0.5, 0.5);
     REQUIRE(long_first.result.requests.size() == 2);
     CHECK(long_first.result.requests[0].ttft == doctest::Approx(2 + 4 * 0.5 + 0.5 + 1));
     CHECK(long_first.result.requests[1].ttft == doctest::Approx(2 * 2 + 6 * 0.5 + 0.5 + 1));
     // Requests of a trace that come apart wait for nobody.
-    const Run apart = run_list(policy("chunked-prefill"), 100, 100, {request(0, 4, 1), request(10, 4, 1)}, 0, 2, 0.5);
+    const Run apart =
+        run_list(scheduler_named("chunked-prefill"), 100, 100, {request(0, 4, 1), request(10, 4, 1)}, 0, 2, 0.5);
     CHECK(apart.result.requests[0].ttft == doctest::Approx(3.5));
     CHECK(apart.result.requests[1].ttft == doctest::Approx(3.5));
 }
 
 TEST_CASE("serving: in-flight batching takes whole prompts within the budget and sets their longest output aside") {
     // Budget 12: a decode and a prompt of 8 leave no room for another of 8.
-    CHECK(
-        run_list(policy("in-flight"), 12, 100, {request(0, 4, 3), request(0.5, 8, 2), request(0.5, 8, 1)}).iterations ==
-        Lines{"0:4", "0:1 1:8", "0:1 1:1 2:8"});
+    CHECK(run_list(scheduler_named("in-flight"), 12, 100, {request(0, 4, 3), request(0.5, 8, 2), request(0.5, 8, 1)})
+              .iterations == Lines{"0:4", "0:1 1:8", "0:1 1:1 2:8"});
     // Three blocks of four: 4 + 4 tokens hold two of them, so the second waits for the first one's end.
-    CHECK(run_list(policy("in-flight"), 12, 3, {request(0, 4, 4), request(0, 4, 4)}).iterations ==
+    CHECK(run_list(scheduler_named("in-flight"), 12, 3, {request(0, 4, 4), request(0, 4, 4)}).iterations ==
           Lines{"0:4", "0:1", "0:1", "0:1", "1:4", "1:1", "1:1", "1:1"});
     // A prompt beyond the budget runs alone, once nothing else runs, and the result says so.
     const Run alone =
-        run_list(policy("in-flight"), 12, 100, {request(0, 4, 3), request(0.5, 13, 2), request(0.5, 4, 1)});
+        run_list(scheduler_named("in-flight"), 12, 100, {request(0, 4, 3), request(0.5, 13, 2), request(0.5, 4, 1)});
     CHECK(alone.iterations == Lines{"0:4", "0:1", "0:1", "1:13", "1:1 2:4"});
     CHECK(alone.result.lone_prompts == 1);
-    CHECK(run_list(policy("in-flight"), 13, 100, {request(0, 13, 2)}).result.lone_prompts == 0);
+    CHECK(run_list(scheduler_named("in-flight"), 13, 100, {request(0, 13, 2)}).result.lone_prompts == 0);
 }
 
 TEST_CASE("serving: prompts beyond the token budget that run alone are counted") {
     for (const char* kind : {"vllm-v0", "priority"}) {
-        const Run alone = run_list(policy(kind), 12, 100, {request(0, 13, 2), request(0, 4, 1), request(0, 12, 1)});
+        const Run alone =
+            run_list(scheduler_named(kind), 12, 100, {request(0, 13, 2), request(0, 4, 1), request(0, 12, 1)});
         CHECK_MESSAGE(alone.result.lone_prompts == 1, kind);
         CHECK_MESSAGE(std::count(alone.iterations.begin(), alone.iterations.end(), "0:13") == 1, kind);
-        CHECK(run_list(policy(kind), 13, 100, {request(0, 13, 2), request(0, 4, 1)}).result.lone_prompts == 0);
+        CHECK(run_list(scheduler_named(kind), 13, 100, {request(0, 13, 2), request(0, 4, 1)}).result.lone_prompts == 0);
     }
 }
 
