@@ -313,6 +313,31 @@ std::string offload_of(CommandText& flags, bool described, ImportNotes& notes) {
     return fmt::format("{{optimizer: {{tier: dram{}}}}}", fraction.empty() ? "" : ", fraction: " + fraction);
 }
 
+// Types of the optimizer's states; empty where all are of 32 bits. From Transformer Engine 2.1 on Megatron-Core holds of a copy in 32
+// bits what the bf16 weight lacks.
+std::string optimizer_types_of(CommandText& flags, const std::string& products, ImportNotes& notes) {
+    const auto type = [&](const char* flag) {
+        const std::string given = flags.text({flag});
+        return given.empty() ? std::string("fp32") : given;
+    };
+    const std::string master = type("main-params-dtype");
+    const std::string first = type("exp-avg-dtype");
+    const std::string second = type("exp-avg-sq-dtype");
+    if (!flags.has("use-precision-aware-optimizer")) {
+        return "";
+    }
+    if (flags.has("optimizer-cpu-offload")) {
+        notes.left_out("not modelled (types of states that the host keeps): --use-precision-aware-optimizer");
+        return "";
+    }
+    const bool remainders = master == "fp32" && products == "bf16";
+    if (master == "fp32" && first == "fp32" && second == "fp32" && !remainders) {
+        return "";
+    }
+    return fmt::format("{{master: {}, first_moment: {}, second_moment: {}{}}}", master, first, second,
+                       remainders ? ", remainders: true" : "");
+}
+
 std::string attention_of(CommandText& flags) {
     const std::string backend = flags.text({"attention-backend"});
     const bool flash = flags.has("use-flash-attn");
@@ -364,6 +389,7 @@ YamlLines plan_of(CommandText& flags, const Degrees& degrees, std::int64_t data,
     const std::string zero = zero_of(flags);
     const Precisions precisions = precisions_of(flags, notes);
     const auto [recompute, modules] = recompute_of(flags, notes);
+    const std::string types = optimizer_types_of(flags, precisions.products, notes);
     const bool described =
         degrees.pipeline == 1 && !experts && (zero == "2" || zero == "3" || data * degrees.context == 1);
     return {
@@ -390,6 +416,8 @@ YamlLines plan_of(CommandText& flags, const Degrees& degrees, std::int64_t data,
         {"recompute_modules", modules},
         {"sequence_parallel", sequence || (experts && degrees.tensor > 1) ? "true" : ""},
         {"zero", zero},
+        {"states", types.empty() ? "" : "mixed"},
+        {"optimizer_types", types},
         {"precision", precisions.products},
         {"fp8_scaling", precisions.scaling},
         {"gradient_precision", precisions.gradients},

@@ -32,6 +32,7 @@ const std::vector<FlagGroup>& megatron_flag_groups() {
          "use-distributed-optimizer overlap-grad-reduce overlap-param-gather use-torch-fsdp2 use-custom-fsdp "
          "use-megatron-fsdp data-parallel-sharding-strategy use-tp-pp-dp-mapping bf16 fp16 fp8-format fp8-hybrid "
          "fp8-e4m3 "
+         "use-precision-aware-optimizer main-params-dtype exp-avg-dtype exp-avg-sq-dtype "
          "fp8-recipe fp4-format fp4-recipe accumulate-allreduce-grads-in-fp32 no-accumulate-allreduce-grads-in-fp32 "
          "grad-reduce-in-bf16 main-grads-dtype attention-backend use-flash-attn transformer-impl "
          "cross-entropy-loss-fusion "
@@ -179,7 +180,7 @@ const std::vector<FlagGroup>& megatron_flag_groups() {
         {false, "heads that predict further tokens: a layer and the loss for each",
          "mtp-num-layers mtp-use-repeated-layer"},
         {false, "an optimizer other than Adam with 32-bit states",
-         "optimizer use-precision-aware-optimizer main-params-dtype exp-avg-dtype exp-avg-sq-dtype "
+         "optimizer "
          "decoupled-weight-decay "
          "no-decoupled-weight-decay use-layer-wise-distributed-optimizer muon-tp-mode store-param-remainders"},
         {false, "weights that are gathered in 8 bits or kept out of 32-bit copies",

@@ -118,6 +118,11 @@ TEST_CASE("flags of a Megatron-LM script become keys") {
     for (const Case& c : {
              Case{"", "gradient_precision: fp32"},
              Case{"--grad-reduce-in-bf16", "gradient_precision: bf16"},
+             Case{"--use-distributed-optimizer --use-precision-aware-optimizer --exp-avg-dtype bf16 --exp-avg-sq-dtype "
+                  "bf16",
+                  "optimizer_types: {master: fp32, first_moment: bf16, second_moment: bf16, remainders: true}"},
+             Case{"--use-precision-aware-optimizer --main-params-dtype fp16 --exp-avg-sq-dtype fp8",
+                  "optimizer_types: {master: fp16, first_moment: fp32, second_moment: fp8}"},
              Case{"--fp8-format hybrid", "precision: fp8"},
              Case{"--fp8-format hybrid --fp8-recipe tensorwise", "fp8_scaling: current"},
              Case{"--fp8-format e4m3 --fp8-recipe mxfp8", "fp8_scaling: block"},

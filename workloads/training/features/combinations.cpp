@@ -53,6 +53,7 @@ const std::vector<Row>& rows() {
         {"documents", {"pattern", "encoder", "both-ways"}},
         {"host_checkpoints", {"offload", "zeroth_order", "encoder"}},
         {"low_rank_states", {"offload", "zeroth_order", "sharding", "outer", "compression", "adapters", "signatures"}},
+        {"optimizer_types", {"offload", "zeroth_order", "adapters", "low_rank_states", "slices"}},
         {"slices", {"offload", "zeroth_order", "sharding", "outer", "compression", "adapters", "low_rank_states"}},
         {"slices", {"experts", "latent", "pattern", "encoder"}},
         {"low_rank_states", {"pipeline", "experts", "latent", "pattern", "encoder"}},

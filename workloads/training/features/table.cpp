@@ -15,14 +15,16 @@ extern const FeatureRow kSignatures;
 extern const FeatureRow kHostCheckpoints;
 extern const FeatureRow kDispatcher;
 extern const FeatureRow kLowRankStates;
+extern const FeatureRow kOptimizerTypes;
 extern const FeatureRow kSlices;
 extern const FeatureRow kKernels;
 extern const FeatureRow kExpertPlacement;
 
 const std::vector<const FeatureRow*>& feature_table() {
     static const std::vector<const FeatureRow*> kTable = {
-        &kOffload,    &kZerothOrder,     &kSharding,   &kOuter,         &kCompression, &kAdapters, &kDocuments,
-        &kSignatures, &kHostCheckpoints, &kDispatcher, &kLowRankStates, &kSlices,      &kKernels,  &kExpertPlacement};
+        &kOffload,       &kZerothOrder,    &kSharding,   &kOuter,           &kCompression,
+        &kAdapters,      &kDocuments,      &kSignatures, &kHostCheckpoints, &kDispatcher,
+        &kLowRankStates, &kOptimizerTypes, &kSlices,     &kKernels,         &kExpertPlacement};
     return kTable;
 }
 

@@ -5,6 +5,7 @@
 #include "workloads/training/features/dispatcher.hpp"
 #include "workloads/training/features/documents.hpp"
 #include "workloads/training/features/low_rank_states.hpp"
+#include "workloads/training/features/optimizer_types.hpp"
 #include "workloads/training/features/zeroth_order.hpp"
 #include "workloads/training/passes/pass_writer.hpp"
 
@@ -486,6 +487,9 @@ Price PassCost::optimizer(double updated, double held) const {
     const double gradient = bytes_of(plan_.gradient_precision);
     const double counted = software_.update_bytes.value;
     double each = counted > 0 ? counted + (gradient < 4 ? kWidened : 0) : kAdam;
+    if (plan_.has<OptimizerTypes>()) {
+        each = std::max(kWidened, each - plan_.feature<OptimizerTypes>().unmoved());
+    }
     if (plan_.has<LowRankStates>()) {
         constexpr double kMoments = 16;  // read and written
         each = std::max(kWidened, each - kMoments * (1 - plan_.feature<LowRankStates>().share(model_)));
