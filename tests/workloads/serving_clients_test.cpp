@@ -67,6 +67,21 @@ TEST_CASE("serving: a step gives (1 - a^(k+1)) / (1 - a) tokens in the mean, dra
     }
 }
 
+TEST_CASE("serving: shares by position give their sum and one more token in a step, drawn or not") {
+    // As vLLM logged them with drafts of eight: 4.4 tokens a step (vllm pull 48892).
+    const std::vector<double> shares = {0.7568, 0.6011, 0.4976, 0.4113, 0.3538, 0.298, 0.2608, 0.2229};
+    for (const bool sampled : {false, true}) {
+        ServiceSpec spec = speculating(8, 0.5);
+        spec.speculation.positions = shares;
+        spec.speculation.sampled = sampled;
+        ListSource source({request(0, 4, 20000)});
+        AffineStep cost(1, 0, 0);
+        const ServiceResult result = serve_with(spec, source, cost);
+        CHECK(1 + static_cast<double>(result.accepted) / static_cast<double>(result.decode_steps) ==
+              doctest::Approx(4.4023).epsilon(sampled ? 0.02 : 1e-3));
+    }
+}
+
 TEST_CASE("serving: a client that waits too long gives up, and whoever waits behind it goes on") {
     // One place, ten seconds each. Request 1 would end at 20.
     ServiceSpec spec = spec_of("chunked-prefill", 100, 1, 100);

@@ -193,6 +193,14 @@ void describe_swap(Fields& fields, EngineSpec& engine) {
         });
 }
 
+// Tokens of a draft after those with a share of their own have the chance of the last of these.
+void extend(SpeculationSpec& speculation) {
+    std::vector<double>& shares = speculation.positions;
+    while (!shares.empty() && shares.size() < speculation.tokens) {
+        shares.push_back(shares.back() * speculation.chance(shares.size() - 1));
+    }
+}
+
 }  // namespace
 
 void describe(Fields& fields, EngineSpec& engine) {
@@ -305,23 +313,33 @@ void describe(Fields& fields, EngineSpec& engine) {
                                   {"each", "once"}, engine.prefix_reads);
             });
     });
-    fields.optional({"speculation", "speculative decoding: drafts of several tokens, verified in one iteration"},
-                    engine.speculates, [&](Fields& inner) {
-                        inner.integer({"tokens", "number of tokens per draft", true, 1, 64}, draft_tokens);
-                        inner.quantity({"acceptance", "chance of a draft token after an accepted one", false, 0, 1},
-                                       Dimension::fraction, engine.speculation.acceptance);
-                        inner.boolean({"sampled", "acceptance is drawn; otherwise every sequence gets the mean"},
-                                      engine.speculation.sampled);
-                        inner.quantity({"step", "time of the draft for one token of every sequence", false, 0, 1},
-                                       Dimension::time, engine.speculation.step_s);
-                        inner.integer(
-                            {"layers",
-                             "layers like the model's own that draft, with the LM head, a pass for each token "
-                             "(multi-token prediction, EAGLE)",
-                             false, 0, 16},
-                            engine.speculation.layers);
-                    });
+    fields.optional(
+        {"speculation", "speculative decoding: drafts of several tokens, verified in one iteration"}, engine.speculates,
+        [&](Fields& inner) {
+            inner.integer({"tokens", "number of tokens per draft", true, 1, 64}, draft_tokens);
+            inner.items({"positions",
+                         "share of drafts whose first, second, ... token is accepted, as vLLM logs it, in "
+                         "place of `acceptance`; later tokens have the chance of the last one"},
+                        engine.speculation.positions, [](Fields& one, double& share) {
+                            one.quantity({"share", "share of all drafts", true, 0, 1}, Dimension::fraction, share);
+                        });
+            inner.when(engine.speculation.positions.empty(), "no positions, which say it themselves",
+                       [&](Fields& same) {
+                           same.quantity({"acceptance", "chance of a draft token after an accepted one", false, 0, 1},
+                                         Dimension::fraction, engine.speculation.acceptance);
+                       });
+            inner.boolean({"sampled", "acceptance is drawn; otherwise every sequence gets the mean"},
+                          engine.speculation.sampled);
+            inner.quantity({"step", "time of the draft for one token of every sequence", false, 0, 1}, Dimension::time,
+                           engine.speculation.step_s);
+            inner.integer({"layers",
+                           "layers like the model's own that draft, with the LM head, a pass for each token "
+                           "(multi-token prediction, EAGLE)",
+                           false, 0, 16},
+                          engine.speculation.layers);
+        });
     engine.speculation.tokens = engine.speculates ? static_cast<std::uint32_t>(draft_tokens) : 0;
+    extend(engine.speculation);
     fields.optional({"front_end",
                      "cores and limits of what takes requests in and streams answers out, in place of the "
                      "serial front end of `software`"},
@@ -508,6 +526,19 @@ void check_streamed(const EngineSpec& engine, const ModelSpec& model, std::vecto
                         engine.streamed.window, least));
 }
 
+// One share for each token of a draft, each of them at most the one before.
+void check_positions(const SpeculationSpec& speculation, std::vector<std::string>& problems) {
+    const std::vector<double>& shares = speculation.positions;
+    if (shares.size() > speculation.tokens) {
+        problems.push_back(fmt::format("'speculation.positions' has {} shares for drafts of {} tokens", shares.size(),
+                                       speculation.tokens));
+    }
+    if (!std::is_sorted(shares.rbegin(), shares.rend())) {
+        problems.emplace_back(
+            "'speculation.positions' falls from token to token: a token is accepted when all before it are");
+    }
+}
+
 // What a given step cost leaves without a meaning.
 void check_step_cost(const EngineSpec& engine, std::vector<std::string>& problems) {
     for (const std::string& problem : problems_of(engine.step_cost)) {
@@ -542,6 +573,7 @@ std::vector<std::string> problems_of(const EngineSpec& engine, const RequestsSpe
     if (engine.has_step_cost) {
         check_step_cost(engine, problems);
     }
+    check_positions(engine.speculation, problems);
     for (const std::string& problem : problems_of(engine.front_end)) {
         problems.push_back(problem);
     }

@@ -39,6 +39,16 @@ struct SpeculationSpec {
     double step_s = 0;         ///< time that the draft takes for one token of every sequence
     std::int64_t layers =
         0;  ///< of the model's own, that make a draft, each token in a pass of its own; 0: step_s alone
+    std::vector<double> positions;  ///< share of drafts whose i-th token is accepted; empty: by `acceptance`
+
+    /// That the i-th token of a draft, from 0 on, is accepted when those before it are.
+    [[nodiscard]] double chance(std::size_t i) const {
+        if (positions.empty()) {
+            return acceptance;
+        }
+        const double before = i == 0 ? 1 : positions[i - 1];
+        return before > 0 ? positions[i] / before : 0;
+    }
 };
 
 /// What the number of replicas follows: requests outstanding, or requests that come.

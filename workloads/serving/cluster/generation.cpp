@@ -35,13 +35,13 @@ std::uint32_t Generation::accept(std::uint32_t drafted, Sequence& sequence) {
     ++result_.decode_steps;
     std::uint32_t accepted = 0;
     if (speculation_.sampled) {
-        while (accepted < drafted && drafts_.uniform() < speculation_.acceptance) {
+        while (accepted < drafted && drafts_.uniform() < speculation_.chance(accepted)) {
             ++accepted;
         }
     } else {
         double chance = 1;
         for (std::uint32_t i = 0; i < drafted; ++i) {
-            chance *= speculation_.acceptance;
+            chance *= speculation_.chance(i);
             sequence.credit += chance;
         }
         accepted = std::min(drafted, static_cast<std::uint32_t>(sequence.credit));
