@@ -43,6 +43,28 @@ TEST_CASE("serving: a replica starts in its stages, those that start share the s
     CHECK(result.gpu_s == doctest::Approx(40 + 25 + 30));
 }
 
+TEST_CASE("serving: a look sees the load as it was measured, and only when the measurement has come") {
+    // `start`: when two more replicas start, which takes 9 s. A request before that time queues behind two on replica 0, one after it
+    // runs at once.
+    const auto check = [](double scrape, double delay, double start) {
+        ServiceSpec spec = scaling();
+        spec.pools[0].scaling.scrape_s = scrape;
+        spec.pools[0].scaling.delay_s = delay;
+        ListSource source({request(0, 4, 10), request(1, 4, 10), request(2, 4, 10), request(start + 8.9, 4, 10),
+                           request(start + 9.1, 4, 10)});
+        AffineStep cost(1, 0, 0);
+        const ServiceResult result = serve_with(spec, source, cost);
+        REQUIRE(result.requests.size() == 5);
+        CHECK(result.starts == 2);
+        CHECK(static_cast<double>(result.requests[3].e2e) == doctest::Approx(40 - (start + 8.9)));
+        CHECK(static_cast<double>(result.requests[4].e2e) == doctest::Approx(10));
+    };
+    check(0, 0, 5);   // measured by each look
+    check(3, 1, 5);   // the measurement of 3 s has come by 4 s
+    check(3, 3, 10);  // only at 6 s
+    check(0, 6, 15);  // that of the look at 5 s comes at 11 s
+}
+
 TEST_CASE("serving: the load never takes more replicas than there are nor fewer than the least, and all is served") {
     ServiceSpec spec = scaling();
     spec.pools[0].scaling.least = 2;

@@ -73,6 +73,11 @@ void describe_scaling(Fields& fields, PhaseSpec& phase) {
                           least);
             inner.quantity({"interval", "interval between two looks at the load", false, 1, 1e6}, Dimension::time,
                            scaling.interval_s);
+            inner.quantity(
+                {"scrape", "interval between two measurements of the load; 0 s: one at each look", false, 0, 1e6},
+                Dimension::time, scaling.scrape_s);
+            inner.quantity({"delay", "time from a measurement until a look can see it", false, 0, 1e6}, Dimension::time,
+                           scaling.delay_s);
             inner.quantity({"cooldown", "time after a start in which no replica is stopped", false, 0, 1e6},
                            Dimension::time, scaling.cooldown_s);
             inner.quantity({"keep_alive", "time that a replica without requests stays", false, 0, 1e6}, Dimension::time,

@@ -62,6 +62,8 @@ struct ScalingSpec {
     double cooldown_s = 60;   ///< after a start nothing is stopped
     ScalingRule rule = ScalingRule::queue;
     double keep_alive_s = 0;  ///< a replica without requests stays so long
+    double scrape_s = 0;      ///< between two measurements of the load; 0: one at each look
+    double delay_s = 0;       ///< from a measurement until a look can see it
 };
 
 /// The parts of a cold start, one after another.

@@ -13,6 +13,10 @@
 
 namespace orrery::serving {
 
+namespace {
+constexpr std::uint64_t kScrape = std::uint64_t{1} << 32;  ///< and the pool: a measurement is due
+}
+
 Autoscaler::Autoscaler(const ServiceSpec& spec, Fleet& fleet, Routing& routing, Starter& starter,
                        const Frontend& frontend, ServiceResult& result)
     : FleetPart(spec, fleet, result),
@@ -23,7 +27,7 @@ Autoscaler::Autoscaler(const ServiceSpec& spec, Fleet& fleet, Routing& routing, 
       since_(fleet.size()) {
     std::uint32_t first = 0;
     for (const PoolSpec& pool : spec.pools) {
-        pools_.push_back({&pool, static_cast<std::uint32_t>(pools_.size()), first, SimTime()});
+        pools_.push_back({&pool, static_cast<std::uint32_t>(pools_.size()), first, SimTime(), {}});
         if (pool.scaling.target > 0) {
             for (std::uint32_t i = pool.scaling.least; i < pool.replicas; ++i) {
                 fleet[first + i].power = Power::off;
@@ -40,9 +44,34 @@ void Autoscaler::begin(Dispatcher& dispatcher) {
     for (std::uint32_t i = 0; i < pools_.size(); ++i) {
         const ScalingSpec& scaling = pools_[i].spec->scaling;
         if (scaling.target > 0) {
+            if (scaling.scrape_s > 0) {
+                dispatcher.delay(SimTime::from_seconds(scaling.scrape_s), 0, kScrape + i, Phase::scheduler);
+            }
             dispatcher.delay(SimTime::from_seconds(scaling.interval_s), 0, i, Phase::scheduler);
         }
     }
+}
+
+void Autoscaler::on_done(std::uint64_t event, Dispatcher& dispatcher) {
+    if (event < kScrape) {
+        return look(static_cast<std::uint32_t>(event));
+    }
+    Pool& pool = pools_[event - kScrape];
+    if (!frontend_.all_settled()) {
+        measure(pool, pool.spec->scaling.scrape_s);
+        dispatcher.delay(SimTime::from_seconds(pool.spec->scaling.scrape_s), 0, event, Phase::scheduler);
+    }
+}
+
+// The load over the last `since_s`.
+void Autoscaler::measure(Pool& pool, double since_s) {
+    std::uint64_t outstanding = 0;
+    std::uint64_t arrived = 0;
+    for (std::uint32_t i = pool.first; i < pool.first + pool.spec->replicas; ++i) {
+        outstanding += fleet_[i].state.all_outstanding();
+        arrived += std::exchange(fleet_[i].arrived, 0);
+    }
+    pool.measured.push_back({now(), outstanding, arrived, since_s});
 }
 
 void Autoscaler::wanted(std::uint32_t index) {
@@ -64,11 +93,22 @@ void Autoscaler::started(std::uint32_t index) {
     fleet_.wake(index);
 }
 
-std::uint32_t Autoscaler::wanted_by_load(const Pool& pool, std::uint64_t outstanding, std::uint64_t arrived) const {
+// Null, where no measurement can be seen yet.
+const Autoscaler::Measurement* Autoscaler::latest_seen(Pool& pool, SimTime now) {
+    const SimTime delay = SimTime::from_seconds(pool.spec->scaling.delay_s);
+    const auto seen = [&](const Measurement& one) { return one.at + delay <= now; };
+    while (pool.measured.size() > 1 && seen(pool.measured[1])) {
+        pool.measured.pop_front();
+    }
+    return pool.measured.empty() || !seen(pool.measured.front()) ? nullptr : &pool.measured.front();
+}
+
+std::uint32_t Autoscaler::wanted_by_load(const Pool& pool, const Measurement& load) {
     const ScalingSpec& scaling = pool.spec->scaling;
-    const double load = scaling.rule == ScalingRule::queue ? static_cast<double>(outstanding)
-                                                           : static_cast<double>(arrived) / scaling.interval_s;
-    return static_cast<std::uint32_t>(std::clamp(std::ceil(load / scaling.target), static_cast<double>(scaling.least),
+    const double measured = scaling.rule == ScalingRule::queue ? static_cast<double>(load.outstanding)
+                                                               : static_cast<double>(load.arrived) / load.since_s;
+    return static_cast<std::uint32_t>(std::clamp(std::ceil(measured / scaling.target),
+                                                 static_cast<double>(scaling.least),
                                                  static_cast<double>(pool.spec->replicas)));
 }
 
@@ -98,14 +138,13 @@ bool Autoscaler::stays(const Pool& pool, const Replica& replica) const {
 void Autoscaler::look(std::uint32_t index) {
     Pool& pool = pools_[index];
     const ScalingSpec& scaling = pool.spec->scaling;
-    std::uint64_t outstanding = 0;
-    std::uint64_t arrived = 0;  // since the last look
+    if (scaling.scrape_s <= 0) {
+        measure(pool, scaling.interval_s);
+    }
     std::uint32_t running = 0;  // or starting
     std::uint32_t on = 0;
     for (std::uint32_t i = pool.first; i < pool.first + pool.spec->replicas; ++i) {
         Replica& replica = fleet_[i];
-        outstanding += replica.state.all_outstanding();
-        arrived += std::exchange(replica.arrived, 0);
         if (replica.power == Power::draining && replica.idle() && replica.up) {
             stop(i);
         }
@@ -116,11 +155,13 @@ void Autoscaler::look(std::uint32_t index) {
         return;
     }
     ORRERY_ASSERT(on <= running && running <= pool.spec->replicas);
+    const Measurement* load = latest_seen(pool, now());
     const std::uint32_t wanted =
-        policy_ == nullptr
-            ? wanted_by_load(pool, outstanding, arrived)
-            : asked({pool.number, now().seconds(), scaling.interval_s, outstanding, arrived, on, running - on,
-                     scaling.least, static_cast<std::uint32_t>(pool.spec->replicas), scaling.target});
+        load == nullptr      ? running
+        : policy_ == nullptr ? wanted_by_load(pool, *load)
+                             : asked({pool.number, now().seconds(), load->since_s, load->outstanding, load->arrived, on,
+                                      running - on, scaling.least, static_cast<std::uint32_t>(pool.spec->replicas),
+                                      scaling.target});
     const auto each = [&](Power power, auto change) {
         for (std::uint32_t i = pool.first; i < pool.first + pool.spec->replicas && running < wanted; ++i) {
             if (fleet_[i].power == power) {
