@@ -165,6 +165,8 @@ const std::vector<MetricRow>& metric_table() {
          "Requests of the longest context that the KV cache has room for."},
         {"busy_fraction", "1", Better::neither, "Share of time in which replicas compute."},
         {"replica_starts", "replicas", Better::neither, "Replicas started."},
+        {"role_moves", "moves", Better::neither, "Moves of GPUs between prefill and decode replicas."},
+        {"prefill_replicas.mean", "replicas", Better::neither, "Mean number of replicas for prompts, with a planner."},
         {"mixed_prompts", "requests", Better::neither, "Prompts computed by decode replicas."},
         {"mixed_outputs", "requests", Better::neither, "Requests decoded by prefill replicas."},
         {"expert_bytes", "B", Better::neither, "Bytes of experts loaded per rank."},

@@ -89,7 +89,7 @@ class RequestParts {
         const std::vector<const PhaseSpec*> pools =
             engine.split ? std::vector{&engine.prefill, &engine.decode} : std::vector{&engine.mixed};
         for (std::size_t pool = 0; pool < pools.size(); ++pool) {
-            pool_of_.insert(pool_of_.end(), static_cast<std::size_t>(pools[pool]->replicas), pool);
+            pool_of_.insert(pool_of_.end(), static_cast<std::size_t>(engine.pool_replicas(*pools[pool])), pool);
         }
         stages_.resize(pools.size());
         for (std::size_t i = 0; i < tails_.size(); ++i) {

@@ -48,6 +48,7 @@ struct ServiceSpec : ServicePlan {
     SloSpec slo;
     MeasureSpec measure;  ///< latencies are those of requests that come in it, rates count what happens in it
     std::vector<PoolSpec> pools;
+    std::uint32_t prefill_first = 0;     ///< places of GPUs that compute prompts at first, with a planner
     std::uint32_t layers = 1;            ///< of the model, for transfers by layer
     double cache_token_bytes = 0;        ///< keys and values of a token, over all ranks
     double hidden_bytes = 0;             ///< that a token takes from one pipeline stage to the next

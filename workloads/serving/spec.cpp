@@ -115,6 +115,8 @@ void describe_phase(Fields& fields, PhaseSpec& phase, const EngineSpec& engine) 
 
 void describe_mixing(Fields& fields, EngineSpec& engine) {
     auto tokens = static_cast<std::int64_t>(engine.mixing.prompt_tokens);
+    fields.optional({"planner", "GPUs that move between prefill and decode replicas, by a schedule or by the load"},
+                    engine.planner.given, [&](Fields& inner) { describe(inner, engine.planner); });
     fields.optional(
         {"mixing", "conditions under which replicas for prompts or decoding do both"}, engine.mixes,
         [&](Fields& inner) {
@@ -544,6 +546,26 @@ void check_positions(const SpeculationSpec& speculation, std::vector<std::string
     }
 }
 
+// What does not go with places of GPUs that have a replica of either role.
+void check_planner(const EngineSpec& engine, std::vector<std::string>& problems) {
+    const PhaseSpec& prefill = engine.prefill;
+    const PhaseSpec& decode = engine.decode;
+    if (!engine.split || !engine.decodes) {
+        problems.emplace_back("'planner' is for 'prefill' and 'decode' replicas: both are missing");
+        return;
+    }
+    if (prefill.ranks() != decode.ranks() || prefill.tensor != decode.tensor || prefill.groups != decode.groups ||
+        prefill.other_device || decode.other_device || !prefill.group.empty() || !decode.group.empty()) {
+        problems.emplace_back("with a 'planner' replicas of 'prefill' and 'decode' have equal degrees and devices");
+    }
+    if (prefill.scales || decode.scales || engine.same_devices || engine.faults.given || engine.mixes) {
+        problems.emplace_back("with a 'planner' there is no 'autoscale', 'same_devices', 'faults' or 'mixing'");
+    }
+    for (const std::string& problem : problems_of(engine.planner, prefill.replicas + decode.replicas)) {
+        problems.push_back(problem);
+    }
+}
+
 // What a given step cost leaves without a meaning.
 void check_step_cost(const EngineSpec& engine, std::vector<std::string>& problems) {
     for (const std::string& problem : problems_of(engine.step_cost)) {
@@ -577,6 +599,9 @@ std::vector<std::string> problems_of(const EngineSpec& engine, const RequestsSpe
     }
     if (engine.has_step_cost) {
         check_step_cost(engine, problems);
+    }
+    if (engine.planner.given) {
+        check_planner(engine, problems);
     }
     check_positions(engine.speculation, problems);
     for (const std::string& problem : problems_of(engine.front_end)) {

@@ -6,6 +6,7 @@
 #include "workloads/serving/cost/given_step.hpp"
 #include "workloads/serving/cost/kv_compression.hpp"
 #include "workloads/serving/engine/expert_cache.hpp"
+#include "workloads/serving/planner_spec.hpp"
 #include "workloads/serving/requests/arrivals.hpp"
 #include "workloads/serving/requests/front_end_spec.hpp"
 #include "workloads/serving/routers/router.hpp"
@@ -137,6 +138,7 @@ struct ServicePlan {
     double handover = 0;        ///< s that routers and transports take of each hand-over beside its bytes
     bool same_devices = false;  ///< prefill replica i and decode replica i are on the same GPUs
     MixingSpec mixing;
+    PlannerSpec planner;
     RouterChoice router{router_table(), "round-robin"};
     GatewaySpec gateway;
     SpeculationSpec speculation;
@@ -191,6 +193,10 @@ struct EngineSpec : ServicePlan, CacheRules {
 
     /// The replicas that there are: mixed ones, or those of each phase.
     [[nodiscard]] std::vector<std::pair<Role, const PhaseSpec*>> phases() const;
+    /// Of a phase's pool: with a planner each place of GPUs has one of either role.
+    [[nodiscard]] std::int64_t pool_replicas(const PhaseSpec& phase) const {
+        return planner.given ? prefill.replicas + decode.replicas : phase.replicas;
+    }
     [[nodiscard]] bool any_phase(const std::function<bool(const PhaseSpec&)>& is) const;
     [[nodiscard]] Quantisation quantisation(const DeviceSpec& device) const;
     [[nodiscard]] double reserved() const { return reserved_memory.value_or(2.0 * 1024 * 1024 * 1024); }

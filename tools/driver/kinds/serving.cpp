@@ -151,10 +151,11 @@ class ServingWork final : public ScenarioRun {
 
     // On the nodes of its group, or on those that follow the last pool's.
     [[nodiscard]] PoolPlace place_of(const RunContext& context, const PhaseSpec& phase, bool again) {
+        const std::int64_t replicas = engine_.pool_replicas(phase);
         const Fabric& fabric = context.fabric;
         const std::vector<NodeGroup>& groups = fabric.shape().groups;
         const std::uint32_t per_node = fabric.shape().gpus_per_node;
-        const auto needed = static_cast<std::uint32_t>(phase.replicas * phase.ranks());
+        const auto needed = static_cast<std::uint32_t>(replicas * phase.ranks());
         std::uint32_t end = context.placement.gpus();
         std::uint32_t group = 0;
         std::uint32_t base = 0;
@@ -182,7 +183,7 @@ class ServingWork final : public ScenarioRun {
         std::uint32_t& next = next_gpus_[group];
         const std::uint32_t first = again ? base : base + pool_begin(phase, next - base, per_node);
         if (first + needed > end) {
-            throw InfeasibleError(fmt::format("{} replicas of {} ranks need {} GPUs, but {} has {}", phase.replicas,
+            throw InfeasibleError(fmt::format("{} replicas of {} ranks need {} GPUs, but {} has {}", replicas,
                                               phase.ranks(), first + needed - base, where, end - base),
                                   ErrorCode::too_few_gpus);
         }
@@ -193,7 +194,8 @@ class ServingWork final : public ScenarioRun {
 
     void add_pool(const RunContext& context, Role role, const PhaseSpec& spec) {
         const PhaseSpec* phase = &spec;
-        const bool again = engine_.same_devices && role == Role::decode;  // on the GPUs of the other phase
+        // On the GPUs of the other phase.
+        const bool again = (engine_.same_devices || engine_.planner.given) && role == Role::decode;
         const PoolPlace place = place_of(context, *phase, again);
         const NodeSpec& node = node_at(scenario_.cluster, place.node);
         const DeviceSpec& gpu = phase->other_device ? phase->device : node.gpu;
@@ -204,6 +206,7 @@ class ServingWork final : public ScenarioRun {
         PoolSpec pool;
         static_cast<ReplicaPlan&>(pool) = *phase;
         pool.role = role;
+        pool.replicas = engine_.pool_replicas(*phase);
         pool.limits = limits_of(engine_, *phase, spec_.model, gpu);
         if (engine_.same_devices && role == Role::prefill) {
             pool.limits.ahead = 1 + pool.limits.draft_tokens;
@@ -240,7 +243,8 @@ class ServingWork final : public ScenarioRun {
         places_.push_back({phase, &gpu, &node, place.first_gpu});
         totals_.devices.push_back({&gpu, static_cast<double>(phase->replicas * ranks), phase->clock});
         totals_.scaled_clock = totals_.scaled_clock || phase->clock != 1;
-        totals_.price += again ? 0 : gpu.price.value * static_cast<double>(phase->replicas * ranks);
+        totals_.price +=
+            again && !engine_.planner.given ? 0 : gpu.price.value * static_cast<double>(phase->replicas * ranks);
         totals_.priced = totals_.priced && gpu.price.value > 0;
         totals_.piped = totals_.piped || phase->pipeline > 1;
         service_.pools.push_back(pool);
@@ -345,6 +349,7 @@ class ServingWork final : public ScenarioRun {
 
     void describe_service(const RunContext& context) {
         static_cast<ServicePlan&>(service_) = engine_;
+        service_.prefill_first = static_cast<std::uint32_t>(engine_.prefill.replicas);
         service_.slo = spec_.slo;
         service_.measure = spec_.measure;
         describe_faults();

@@ -36,7 +36,13 @@ std::optional<Bounded> energy_of_pools(const std::vector<PoolDevices>& pools, co
     Bounded joules;
     for (std::size_t i = 0; i < pools.size(); ++i) {
         ORRERY_ASSERT(i < result.pools.size());
-        const auto& [gpu, count, clock] = pools[i];
+        const auto& [gpu, given, clock] = pools[i];
+        double count = given;
+        if (engine.planner.given) {
+            const auto places = static_cast<double>(engine.pool_replicas(engine.prefill));
+            count = static_cast<double>(engine.prefill.ranks()) *
+                    (i == 0 ? result.prefill_mean : places - result.prefill_mean);
+        }
         if (!knows_power(*gpu)) {
             return std::nullopt;
         }
@@ -273,7 +279,7 @@ class Writer {
         double replicas = 0;
         for (const PoolSpec& pool : service_.pools) {
             blocks = std::max(blocks, pool.limits.blocks);
-            replicas += pool.replicas;
+            replicas += static_cast<double>(pool.replicas) / (engine_.planner.given ? 2 : 1);
             const bool one = pool.replicas == 1;
             const char* role = pool.role == Role::mixed ? "mixed" : pool.role == Role::prefill ? "prefill" : "decode";
             summary.notes.push_back(fmt::format("{} {} replica{} {} cache blocks of {} tokens{}", pool.replicas, role,
@@ -378,6 +384,10 @@ class Writer {
         if (totals_.scales) {
             summary.add("gpus.mean", result.end_s > 0 ? result.gpu_s / result.end_s : 0, "GPUs");
             summary.add("replica_starts", static_cast<double>(result.starts), "replicas");
+        }
+        if (engine_.planner.given) {
+            summary.add("role_moves", static_cast<double>(result.role_moves), "moves");
+            summary.add("prefill_replicas.mean", result.prefill_mean, "replicas");
         }
         if (engine_.speculates) {
             summary.add("tokens_per_step",

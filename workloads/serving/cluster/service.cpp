@@ -3,6 +3,7 @@
 #include "sim/base/error.hpp"
 #include "workloads/serving/cluster/lifecycle.hpp"
 #include "workloads/serving/cluster/live_feed.hpp"
+#include "workloads/serving/cluster/planner.hpp"
 
 #include <algorithm>
 
@@ -35,6 +36,9 @@ class ServiceRun::Service {
         out.insert(out.end(), {&fleet_, &pipelines_, &transfers_.kv, &transfers_.fetches, &transfers_.adapters,
                                &transfers_.restores, &starter_, &transfers_.swap_ins, &lifecycle_, &autoscaler_,
                                &timeouts_, &accounts_});
+        if (spec_.planner.given) {
+            out.push_back(&planner_);
+        }
         if (spec_.shared.given) {
             out.push_back(&transfers_.shared);
         }
@@ -65,6 +69,7 @@ class ServiceRun::Service {
         finish_stages();
         result_.end_s = frontend_.last().seconds();
         result_.gpu_s = autoscaler_.gpu_seconds(frontend_.last());
+        result_.prefill_mean = planner_.mean_prefill(frontend_.last());
         const double to = spec_.measure.to > 0 ? std::min(spec_.measure.to, result_.end_s) : result_.end_s;
         result_.window_s = std::max(0.0, to - spec_.measure.from);
         std::stable_sort(result_.requests.begin(), result_.requests.end(),
@@ -111,6 +116,7 @@ class ServiceRun::Service {
     Pipelines pipelines_;
     Starter starter_{spec_, fleet_, result_};
     Autoscaler autoscaler_{spec_, fleet_, routing_, starter_, frontend_, result_};
+    Planner planner_{spec_, fleet_, routing_, frontend_, result_};
     ClientTimeouts timeouts_{spec_.timeout, fleet_, transfers_, places_, accounts_};
     Admission admission_{spec_,     fleet_,  routing_,  transfers_, mixing_, autoscaler_,
                          frontend_, places_, accounts_, timeouts_,  result_};

@@ -169,6 +169,8 @@ struct ServiceResult : WindowCounts {
     double end_s = 0;                   ///< when the last request was accounted for
     double window_s = 0;                ///< that rates refer to
     std::uint64_t starts = 0;           ///< of replicas, by the autoscaler
+    std::uint64_t role_moves = 0;       ///< of GPUs between prompts and decoding
+    double prefill_mean = 0;            ///< places of GPUs that computed prompts, with a planner
     std::uint64_t cold_starts = 0;      ///< of replicas, after faults too
     std::array<double, 5> start_s{};    ///< of them, summed by part
     std::uint64_t over_budget = 0;      ///< requests that failed because all had started anew too often
