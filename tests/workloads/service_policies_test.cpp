@@ -125,7 +125,7 @@ TEST_CASE("policies of a service that cannot be used are errors that say what is
         CHECK_MESSAGE((outcome.code == 2 && outcome.text.find(said) != std::string::npos), outcome.text);
     };
     refused("replicas: 2", "autoscaler: {from: x.so}", "number follows the load (autoscale)");
-    refused("replicas: 2, autoscale: {target: 5, rule: queue}", "autoscaler: {from: x.so}",
+    refused("replicas: 2, autoscale: {target: 5, rule: rate}", "autoscaler: {from: x.so}",
             "'engine.autoscale.rule' has no effect without a rule of Orrery's own");
     refused("replicas: 2", "admission: {}", "from");
     refused("replicas: 2", "admision: {from: x.py}", "admission");
