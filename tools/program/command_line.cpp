@@ -57,7 +57,7 @@ std::string option_lines(const std::vector<OptionSpec>& options) {
 
 // What importers take and are called comes from their table.
 std::vector<OptionSpec> import_options() {
-    std::vector<OptionSpec> out = {writes("output,o", "FILE", "where to write it; NAME with an extension by default")};
+    std::vector<OptionSpec> out = {writes("output,o", "FILE", "file to write; NAME with an extension by default")};
     for (const Importer* row : importer_table()) {
         for (const ImportOption& option : row->options) {
             const auto same = std::find_if(out.begin(), out.end(),
@@ -372,7 +372,7 @@ const std::vector<CommandSpec>& command_table() {
          {kSet,
           kSeed,
           kData,
-          writes("output,o", "FILE.svg", "where to write it (\"-\": standard output, the default)"),
+          writes("output,o", "FILE.svg", "file to write (\"-\": standard output, the default)"),
           {"x", "COLUMN", "curves, heat: along the x axis; pareto: what is compared, memory by default"},
           {"y", "COLUMN", "curves, pareto: the metric; heat: along the y axis"},
           {"by", "COLUMN", "curves: one line for each of its values"},
@@ -413,7 +413,7 @@ const std::vector<CommandSpec>& command_table() {
          2,
          "write a scenario's messages, collective, plan or metrics in the formats of other tools",
          {kSet, kSeed, kData, kAllowPolicies,
-          writes("output,o", "FILE", "where to write it (\"-\": standard output, the default)")},
+          writes("output,o", "FILE", "file to write (\"-\": standard output, the default)")},
          {"orrery export htsim scenarios/network/packet-permutation-128.yaml -o permutation.cm",
           "orrery export msccl scenarios/collective/ring-degraded-link.yaml -o ring.xml"},
          export_formats()},
@@ -428,7 +428,7 @@ const std::vector<CommandSpec>& command_table() {
           {"model", "NAME", "training, serving: the model (orrery list models)", false, false, "models"},
           {"base", "FILE", "sweep: the scenario to vary"},
           {"trace", "FILE", "replay: file that 'orrery import' wrote"},
-          writes("output,o", "FILE", "where to write it (\"-\": standard output, the default)")},
+          writes("output,o", "FILE", "file to write (\"-\": standard output, the default)")},
          {"orrery init training --gpus 512 --device h100-sxm --model llama-3-70b -o train.yaml",
           "orrery init serving --gpus 1 --device h100-sxm --model llama-3-8b -o serve.yaml",
           "orrery init sweep --base train.yaml -o sweep.yaml"},
@@ -438,7 +438,7 @@ const std::vector<CommandSpec>& command_table() {
          1,
          1,
          "print the cluster of a scenario: links, capacities, paths",
-         {kSet, kData, writes("svg", "FILE", "a picture of it; with link loads: plot fabric")},
+         {kSet, kData, writes("svg", "FILE", "picture of the cluster as SVG; plot fabric draws it with link loads")},
          {}},
         {"validate",
          "[SUITE]",
