@@ -84,7 +84,7 @@ TEST_CASE("layers: weights of all operations are the parameters of every model p
         CHECK(sum + tables + model.encoder_parameters() == doctest::Approx(model.parameters()).epsilon(1e-12));
         // A dense layer of a plain transformer: queries and output, keys and values, two or three matrices of its feed-forward.
         if (!model.hybrid() && model.latent.kv_rank == 0 && model.attention.name() != "indexed-blocks" &&
-            model.attention.name() != "compressed") {
+            model.attention.name() != "compressed" && model.attention.name() != "gemma") {
             const auto d = static_cast<double>(model.head_dim);
             const double gate = model.output_gate ? static_cast<double>(model.heads) : 0;
             const double attention = h * d * (2 * static_cast<double>(model.heads + model.kv_heads) + gate);

@@ -244,10 +244,20 @@ CachePages pages_of(const EngineSpec& engine, const PhaseSpec& phase, const Mode
     const double least = std::min(full, windowed);
     const double most = std::max(full, windowed);
     const double layers = most < kNearlyEqual * least ? most : least;
-    const double layer_token = token / whole(model.layers - model.linear_layers());
+    double layer_token = token / whole(model.layers - model.linear_layers());
     const bool keeps_states = model.window_state || model.linear.given();
     out.full = std::ceil(full / layers);
     (keeps_states ? out.states : out.windowed) = std::ceil(windowed / layers);
+    if (!model.linear.given() && model::other_layers(model) > 0) {
+        // Pages are as large as those of the wider kind; the other has more tokens in one.
+        const auto of = [&](bool other) {
+            const LayerKind kind{model.experts.count > 0, other};
+            return model::attention_form(model, kind).cached_bytes(model, kind, engine.cache) / ranks;
+        };
+        layer_token = std::max(of(false), of(true));
+        out.full *= of(false) / layer_token;
+        out.windowed *= of(true) / layer_token;
+    }
     out.window = whole(model.window);
     if (keeps_states) {
         constexpr double kMultiple = 16;

@@ -9,13 +9,14 @@ extern const PolicyRow<AttentionForm> kSinkAttention;
 extern const PolicyRow<AttentionForm> kBlockSparseAttention;
 extern const PolicyRow<AttentionForm> kIndexedBlocks;
 extern const PolicyRow<AttentionForm> kCompressedAttention;
+extern const PolicyRow<AttentionForm> kGemmaAttention;
 extern const AttentionForm& kLatentAttention;
 extern const AttentionForm& kLinearAttention;
 extern const AttentionForm& kStateSpaceScan;
 
 const PolicyTable<AttentionForm>& attention_table() {
     static const PolicyTable<AttentionForm> kTable = {&kStandardAttention, &kSinkAttention, &kBlockSparseAttention,
-                                                      &kIndexedBlocks, &kCompressedAttention};
+                                                      &kIndexedBlocks, &kCompressedAttention, &kGemmaAttention};
     return kTable;
 }
 

@@ -81,7 +81,8 @@ void PassCost::write_beside_attention(Writer& out, LayerKind kind, bool backward
         const LayerOperations after = after_attention(at);
         operations.insert(operations.end(), after.begin(), after.end());
         for (const LayerOperation& one : operations) {
-            if (one.role == LayerRole::inner_norm || (by_kind && one.role == LayerRole::choice)) {
+            if (one.role == LayerRole::inner_norm ||
+                (by_kind && (one.role == LayerRole::choice || one.role == LayerRole::position))) {
                 const double moved = 2 * one.values() * (backward ? 1.5 : 1);  // and the gradient
                 out.kernel(one.name, stream_slowdown_ * streaming(moved, one.launches), one.launches);
             }

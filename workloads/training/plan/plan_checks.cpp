@@ -161,7 +161,9 @@ void check_context(const ModelSpec& model, const PlanSpec& plan, Problems& probl
     problems.refuse(model.latent.kv_rank > 0 && (plan.attention == AttentionKernel::unfused || c > 1),
                     "latent attention is trained with attention: flash, and without context parallelism");
     // Unfused attention computes all scores, and the kernels of a ring see no window.
-    problems.refuse(model.attention.name() != "standard" && (plan.attention == AttentionKernel::unfused || c > 1),
+    const bool other = model.attention.name() != "standard";
+    const bool ringed = !other || model.attention.name() == "gemma";  // a ring takes heads of any width
+    problems.refuse(other && (plan.attention == AttentionKernel::unfused || (!ringed && c > 1)),
                     fmt::format("model.attention: {} is trained with a fused kernel (plan.attention other than "
                                 "unfused), and without context parallelism",
                                 model.attention.name()));
