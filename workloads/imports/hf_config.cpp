@@ -176,8 +176,7 @@ std::string compressed_of(HfValues& config, HfSizes& sizes, ImportNotes& notes) 
     sizes.kv_heads = 1;
     sizes.head_dim = config.needed({"head_dim"});
     sizes.window = config.needed({"sliding_window"});
-    sizes.full_every =
-        std::max<std::int64_t>(2, std::llround(static_cast<double>(sizes.layers) / static_cast<double>(indexed)));
+    sizes.full_every = std::max<std::int64_t>(2, sizes.layers / indexed);
     if (const std::int64_t said = sizes.layers / sizes.full_every; said != indexed) {
         notes.assumed(fmt::format("an indexer in the last of every {} layers ({} of {}), where the model has it in {}",
                                   sizes.full_every, said, sizes.layers, indexed));
@@ -196,6 +195,25 @@ std::string compressed_of(HfValues& config, HfSizes& sizes, ImportNotes& notes) 
         config.needed({"o_lora_rank"}), config.needed({"o_groups"}), light, heavy, config.needed({"index_topk"}),
         config.needed({"index_n_heads"}), config.needed({"index_head_dim"}),
         std::max<std::int64_t>(1, config.whole({"hc_mult"})));
+}
+
+// What Gemma 2 to 4 have beside attention with a window; empty: the model is none of these.
+std::string gemma_of(HfValues& config, const std::string& type, const HfSizes& sizes) {
+    if (type != "gemma2" && type.rfind("gemma3", 0) != 0 && type.rfind("gemma4", 0) != 0) {
+        return "";
+    }
+    std::string out = "{kind: gemma";
+    const auto add = [&](const char* name, std::int64_t value) {
+        out += value > 0 ? fmt::format(", {}: {}", name, value) : "";
+    };
+    if (sizes.window > 0) {
+        add("full_head_dim", config.whole({"global_head_dim"}));
+        add("full_kv_heads", config.whole({"num_global_key_value_heads"}));
+        out += config.flag("attention_k_eq_v", false) ? ", keys_as_values: true" : "";
+    }
+    add("shared_layers", config.whole({"num_kv_shared_layers"}));
+    add("embedding", config.whole({"hidden_size_per_layer_input"}));
+    return out + "}";
 }
 
 // The indexer of DeepSeek-V3.2 and GLM-5.
@@ -561,7 +579,7 @@ Imported read_config(const ImportInput& input) {
                                          "qwen3_5_text", "qwen3_5_moe_text"})
                                ? "heads"
                                : ""},
-        {"attention", compressed},
+        {"attention", compressed.empty() ? gemma_of(config, type, sizes) : compressed},
         {"experts", experts},
         {"latent", latent.text},
         {"indexer", indexer_of(config, latent.cached > 0)},

@@ -101,7 +101,7 @@ const std::vector<FlagGroup>& hf_key_groups() {
         {false, "heads of layers with a window that differ: all have those of full layers", "attention_other_setting"},
         {false, "layers that share their caches with others: every layer has its own", "use_cla num_kv_shared_layers"},
         {false, "queries that are projected twice (multi-matrix factorisation)", "share_q_dim"},
-        {false, "embeddings of each layer, whose weights are left out",
+        {false, "embeddings of each layer, whose tables are left out",
          "hidden_size_per_layer_input vocab_size_per_layer_input"},
         {false, "streams beside the residual one and their products (AltUp, LAuReL)",
          "altup_num_inputs laurel_rank altup_active_idx altup_coef_clip altup_correct_scale "

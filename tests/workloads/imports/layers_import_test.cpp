@@ -2,6 +2,7 @@
 
 #include "tests/support/support.hpp"
 #include "workloads/imports/importer.hpp"
+#include "workloads/model/layer_program.hpp"
 #include "workloads/model/model_names.hpp"
 #include "workloads/model/model_spec.hpp"
 
@@ -133,6 +134,15 @@ TEST_CASE("layers with a state take its memory and the weights of their projecti
     CHECK(compressed.model.windowed_layers() == 3);
     CHECK(says(compressed.assumed, "1 of 5 layers, which have the window alone"));
     CHECK(compressed.left_out.empty());
+    // Gemma 4: heads of another width in layers that see everything, and layers that take keys and values of others.
+    const Read gemma = read(sizes(6, R"("model_type": "gemma4_text", "head_dim": 32, "global_head_dim": 64,
+        "num_global_key_value_heads": 2, "attention_k_eq_v": true, "num_kv_shared_layers": 2,
+        "hidden_size_per_layer_input": 16, "sliding_window": 32, "layer_types": ["sliding_attention",
+        "sliding_attention", "full_attention", "sliding_attention", "sliding_attention", "full_attention"])"));
+    CHECK(gemma.model.attention.name() == "gemma");
+    CHECK(gemma.model.full_every == 3);
+    CHECK(cached_values(gemma.model, {}) == doctest::Approx(2 * 2 * 64 * 4.0 / 6));
+    CHECK(gemma.left_out.empty());
 }
 
 TEST_CASE("experts of a config.json stand in the layers that have them") {
