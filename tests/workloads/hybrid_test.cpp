@@ -324,6 +324,13 @@ TEST_CASE("hybrid: bad patterns and plans are refused with their line") {
         "orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\nmodel: nemotron-h-8b\n"
         "engine: {tensor: 8, nano_batches: 2}\nrequests: {rate: 2, count: 10}\n");
     CHECK_MESSAGE(served.find("not modelled beside a 'pattern' of layers") != std::string::npos, served);
+    const std::string scans = test::refusal(
+        "orrery: 1\nkind: serving\ncluster: {nodes: 1, node: dgx-h100}\n"
+        "model: {layers: 2, hidden: 1024, heads: 8, vocabulary: 1024, pattern: M-, " +
+        space +
+        "}\n"
+        "requests: {rate: 2, count: 10}\n");
+    CHECK_MESSAGE(scans.find("a pattern without attention (*) is trained and not served") != std::string::npos, scans);
 }
 
 TEST_CASE("hybrid: a served model keeps states of its scans and reads them in a decoding step") {

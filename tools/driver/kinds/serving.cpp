@@ -524,6 +524,11 @@ void check_faults_of_service(const YamlNode& root, const Scenario& scenario, con
 
 // What of a model is trained only.
 void check_served_model(const YamlNode& root, const ModelSpec& model, std::vector<Diagnostic>& errors) {
+    if (model.hybrid() && model.layers_with(LayerPart::attention) == 0) {
+        errors.push_back(mark_of(root, "model.pattern")
+                             .error("a pattern without attention (*) is trained and not served here: sequences without "
+                                    "keys and values fill no cache"));
+    }
     if (model.encoder.given()) {
         errors.push_back(mark_of(root, "model.encoder")
                              .error("models with an 'encoder' are trained and not served here: when images are encoded "
