@@ -20,6 +20,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <utility>
+#include <vector>
 
 namespace orrery::program {
 
@@ -79,7 +81,9 @@ std::string kind_name(const ModelSpec& model, LayerKind kind) {
         return "state-space layers";
     }
     if (kind.part != LayerPart::whole) {
-        return kind.part == LayerPart::attention ? "layers of attention" : "layers of feed-forward";
+        return kind.part == LayerPart::attention ? "layers of attention"
+               : kind.experts                    ? "layers of experts"
+                                                 : "layers of feed-forward";
     }
     std::string out = kind.experts ? "layers with experts" : "dense layers";
     if (const char* own = model::attention_form(model, kind).kind_name(kind); own != nullptr) {
@@ -89,6 +93,22 @@ std::string kind_name(const ModelSpec& model, LayerKind kind) {
         return out + (kind.windowed ? ", linear attention" : ", to all tokens");
     }
     return out + (model.window == 0 ? "" : kind.windowed ? ", through the window" : ", to all tokens");
+}
+
+// The kinds of a model's layers and how many there are of each.
+std::vector<std::pair<LayerKind, std::int64_t>> kinds_of(const ModelSpec& model) {
+    std::map<std::pair<std::size_t, bool>, std::int64_t> counts;
+    for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+        const LayerKind kind = model.kind_of(layer);
+        ++counts[{kind.index(), kind.experts}];
+    }
+    std::vector<std::pair<LayerKind, std::int64_t>> out;
+    for (const auto& [key, count] : counts) {
+        LayerKind kind = LayerKind::at(key.first);
+        kind.experts = key.second;
+        out.emplace_back(kind, count);
+    }
+    return out;
 }
 
 }  // namespace
@@ -121,12 +141,7 @@ int price_layer(const CommandLine& line, const DataDirectory& data) {
     }
     nlohmann::ordered_json json = nlohmann::ordered_json::array();
     std::string csv = "layers,operation,rows,in,out,flops,bytes,weights,cached,launches,seconds\n";
-    for (std::size_t index = 0; index < LayerKind::kCount; ++index) {
-        const LayerKind kind = LayerKind::at(index);
-        const std::int64_t count = model.layers_of(kind, 0, model.layers);
-        if (count == 0) {
-            continue;
-        }
+    for (const auto& [kind, count] : kinds_of(model)) {
         const double rows = asked.sequences * asked.queries;
         const double key_ranks = std::min(asked.tensor, static_cast<double>(model.kv_heads));
         const LayerContext at{model,
