@@ -128,7 +128,7 @@ const FlagRow* FlagTable::find(const std::string& name, std::vector<std::string>
 }
 
 GivenFlags::GivenFlags(const FlagTable& table, const CommandCall& command, std::size_t first, const std::string& file,
-                       const std::string& text)
+                       std::string_view text)
     : file_(file), text_(text), start_(command.words.empty() ? 0 : command.words[0].at) {
     std::vector<CommandWord> environment = command.environment;
     // docker run -e NAME=value

@@ -13,6 +13,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace orrery::imports {
@@ -58,8 +59,9 @@ struct GivenFlag {
 /// Throws ConfigError for a flag without its value and for the beginning of several names, at their place.
 class GivenFlags {
   public:
+    /// `text` outlives it: there are as many of these as commands in a script, whose text may be long.
     GivenFlags(const FlagTable& table, const CommandCall& command, std::size_t first, const std::string& file,
-               const std::string& text);
+               std::string_view text);
     /// Adds flags of a file that the command names: maps in maps give names with dots.
     void add_file(const FlagTable& table, const std::string& yaml, const std::string& name, std::size_t at);
 
@@ -104,7 +106,7 @@ class GivenFlags {
     [[nodiscard]] std::size_t add(const FlagTable& table, const std::vector<CommandWord>& words, std::size_t i);
 
     std::string file_;
-    std::string text_;
+    std::string_view text_;
     std::size_t start_ = 0;
     std::vector<GivenFlag> flags_;
     std::vector<CommandWord> words_;
