@@ -67,8 +67,9 @@ TEST_CASE("planner: a place that is at work takes nothing new and changes when i
     // one of them changes at the look at 35 s, and is there at 37 s.
     Places places;
     places.spec.planner.moves = {{9, 3}};
-    const ServiceResult result = places.serve({request(0, 4, 31), request(1.5, 4, 31), request(34, 4, 2), request(36, 4, 2),
-                                               request(36, 4, 2), request(36, 4, 2), request(37.5, 4, 2), request(37.5, 4, 2)});
+    const ServiceResult result =
+        places.serve({request(0, 4, 31), request(1.5, 4, 31), request(34, 4, 2), request(36, 4, 2), request(36, 4, 2),
+                      request(36, 4, 2), request(37.5, 4, 2), request(37.5, 4, 2)});
     REQUIRE(result.requests.size() == 8);
     CHECK(result.role_moves == 1);
     // At 36 s two places compute prompts: the third waits a second. Of two at 37.5 s one finds the new place.
@@ -116,9 +117,10 @@ requests: {{count: 200, rate: 20, prompt: {{mean: 500}}, output: {{mean: 100}}}}
                            planner.find("autoscale") == 0 ? ", autoscale: {target: 4}" : "",
                            planner.find("autoscale") == 0 ? "{moves: [{at: 3 s, prefill: 3}]}" : planner);
     };
-    const Summary summary = run_scenario(test::scenario(run("{interval: 1 s, switch: 1 s, moves: [{at: 3 s, prefill: 3}]}").c_str()),
-                                         test::model_cache(), {})
-                                .summary;
+    const Summary summary =
+        run_scenario(test::scenario(run("{interval: 1 s, switch: 1 s, moves: [{at: 3 s, prefill: 3}]}").c_str()),
+                     test::model_cache(), {})
+            .summary;
     CHECK(summary.find("role_moves")->value == 1);
     CHECK(summary.find("prefill_replicas.mean")->value > 2);
     CHECK(summary.find("prefill_replicas.mean")->value < 3);

@@ -17,14 +17,14 @@ void describe(Fields& fields, PlannerSpec& spec) {
         inner.integer({"prefill", "replicas that compute prompts from then on; the others decode", true, 1, 1 << 16},
                       move.prefill);
     });
-    fields.number({"prompts",
-                   "requests of a prefill replica, on average, above which a decode replica becomes one; 0: never",
-                   false, 0, 1e6},
-                  spec.prompts);
-    fields.quantity({"cache",
-                     "share of the decode replicas' cache in use above which a prefill replica becomes one; 0: never",
-                     false, 0, 1},
-                    Dimension::fraction, spec.cache);
+    fields.number(
+        {"prompts", "requests of a prefill replica, on average, above which a decode replica becomes one; 0: never",
+         false, 0, 1e6},
+        spec.prompts);
+    fields.quantity(
+        {"cache", "share of the decode replicas' cache in use above which a prefill replica becomes one; 0: never",
+         false, 0, 1},
+        Dimension::fraction, spec.cache);
 }
 
 std::vector<std::string> problems_of(const PlannerSpec& spec, std::int64_t replicas) {

@@ -21,7 +21,7 @@ struct PlannerSpec {
     double switch_s = 0;          ///< from the end of the old role to the first request of the new one
     std::vector<RoleMove> moves;  ///< empty: by the load
     double prompts = 0;           ///< requests of a prefill replica above which one more is wanted; 0: never
-    double cache = 0;             ///< share of the decode replicas' blocks in use above which one more is wanted; 0: never
+    double cache = 0;  ///< share of the decode replicas' blocks in use above which one more is wanted; 0: never
 
     [[nodiscard]] bool by_load() const { return prompts > 0 || cache > 0; }
 };

@@ -15,8 +15,9 @@ extern const AttentionForm& kLinearAttention;
 extern const AttentionForm& kStateSpaceScan;
 
 const PolicyTable<AttentionForm>& attention_table() {
-    static const PolicyTable<AttentionForm> kTable = {&kStandardAttention, &kSinkAttention, &kBlockSparseAttention,
-                                                      &kIndexedBlocks, &kCompressedAttention, &kGemmaAttention};
+    static const PolicyTable<AttentionForm> kTable = {&kStandardAttention,    &kSinkAttention,
+                                                      &kBlockSparseAttention, &kIndexedBlocks,
+                                                      &kCompressedAttention,  &kGemmaAttention};
     return kTable;
 }
 

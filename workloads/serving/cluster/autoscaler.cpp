@@ -157,11 +157,11 @@ void Autoscaler::look(std::uint32_t index) {
     ORRERY_ASSERT(on <= running && running <= pool.spec->replicas);
     const Measurement* load = latest_seen(pool, now());
     const std::uint32_t wanted =
-        load == nullptr      ? running
-        : policy_ == nullptr ? wanted_by_load(pool, *load)
-                             : asked({pool.number, now().seconds(), load->since_s, load->outstanding, load->arrived, on,
-                                      running - on, scaling.least, static_cast<std::uint32_t>(pool.spec->replicas),
-                                      scaling.target});
+        load == nullptr ? running
+        : policy_ == nullptr
+            ? wanted_by_load(pool, *load)
+            : asked({pool.number, now().seconds(), load->since_s, load->outstanding, load->arrived, on, running - on,
+                     scaling.least, static_cast<std::uint32_t>(pool.spec->replicas), scaling.target});
     const auto each = [&](Power power, auto change) {
         for (std::uint32_t i = pool.first; i < pool.first + pool.spec->replicas && running < wanted; ++i) {
             if (fleet_[i].power == power) {

@@ -76,8 +76,8 @@ void Planner::end_roles() {
 void Planner::look() {
     end_roles();
     // Of places that move the new role counts.
-    std::int64_t prompts = std::count_if(places_.begin(), places_.end(),
-                                         [](const Place& one) { return one.prompts != one.moving; });
+    std::int64_t prompts =
+        std::count_if(places_.begin(), places_.end(), [](const Place& one) { return one.prompts != one.moving; });
     const std::int64_t target = spec_.planner.by_load() ? wanted_by_load(prompts) : wanted();
     for (; target > prompts; ++prompts) {
         move(true);
@@ -114,7 +114,8 @@ std::int64_t Planner::wanted_by_load(std::int64_t prompts) const {
             ++decoders;
         }
     }
-    const bool more_prompts = spec_.planner.prompts > 0 && requests > spec_.planner.prompts * static_cast<double>(prompts);
+    const bool more_prompts =
+        spec_.planner.prompts > 0 && requests > spec_.planner.prompts * static_cast<double>(prompts);
     const bool more_decoding = spec_.planner.cache > 0 && used > spec_.planner.cache * decoders;
     if (more_prompts && !more_decoding && decoders > 1) {
         return prompts + 1;
