@@ -88,8 +88,10 @@ std::optional<KernelPoint> point_of(const Attention& attention) {
     return point;
 }
 
-// A query that attends to chosen keys takes as long to begin as so many of them do. Of seven tables of such attention behind DeepSeek-V4's window
-// (dsv4_hca_attn of ai-dynamo/aiconfigurator@095f58a; five devices, SGLang and vLLM), the half of the rows with the smaller SHA-1 of their sizes, least
+// A query that attends to chosen keys takes as long to begin as so many of them do. Of seven tables of such attention
+// behind DeepSeek-V4's window
+// (dsv4_hca_attn of ai-dynamo/aiconfigurator@095f58a; five devices, SGLang and vLLM), the half of the rows with the
+// smaller SHA-1 of their sizes, least
 // squares of prompts of one sequence and of decoding with 256 and more: 235 to 351 and 180 to 275 keys, 270 in the median of all.
 constexpr double kKeysToBegin = 270;
 // Keys that a query chose where kernels were fitted.

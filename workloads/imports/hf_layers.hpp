@@ -1,9 +1,12 @@
 #pragma once
 // Which layers of a Hugging Face model attend to what and have experts, as far as a description can say it.
 //
-// Claims: layers with a window or in chunks, gated delta nets and Kimi delta attention beside full attention, patterns of attention, Mamba-2's
-// state-space layers, feed-forwards and experts (layers that mix tokens and have a feed-forward are two of a pattern), the order of layers with
-// experts. Other layers that keep a state in place of keys and values (state-space layers of before Mamba-2 or beside experts in some layers,
+// Claims: layers with a window or in chunks, gated delta nets and Kimi delta attention beside full attention, patterns
+// of attention, Mamba-2's
+// state-space layers, feed-forwards and experts (layers that mix tokens and have a feed-forward are two of a pattern),
+// the order of layers with
+// experts. Other layers that keep a state in place of keys and values (state-space layers of before Mamba-2 or beside
+// experts in some layers,
 // other linear attention, short convolutions) are priced as attention through a window whose keys and values are as large as their state,
 // with as many query heads as give attention the weights of those layers' projections: memory and weights are right, and the time of their
 // scan is that of a short attention. Each such choice is noted.

@@ -1,14 +1,19 @@
-// Attention to compressed keys (DeepSeek-AI, "DeepSeek-V4", arXiv:2606.19348): one vector of head_dim serves as key and value of all heads, each
+// Attention to compressed keys (DeepSeek-AI, "DeepSeek-V4", arXiv:2606.19348): one vector of head_dim serves as key and
+// value of all heads, each
 // token attends to those of its window and to compressed ones, of which there is one for every few tokens.
 //
-// Claims: the model's full_every sorts its layers. Those that it names (CSA) have a compressed key for every `ratio` tokens, made of twice as
+// Claims: the model's full_every sorts its layers. Those that it names (CSA) have a compressed key for every `ratio`
+// tokens, made of twice as
 // many, among which an indexer chooses `topk` for a query; its keys are compressed likewise. Those that it leaves to the window (HCA) have
-// one for every `heavy_ratio` tokens, and attend to all of them. Queries come of a compressed vector, outputs pass a product of low rank within
-// each of `groups` groups of heads before the last. Keys, compressors and indexer are whole on every tensor-parallel rank; heads are shared.
+// one for every `heavy_ratio` tokens, and attend to all of them. Queries come of a compressed vector, outputs pass a
+// product of low rank within
+// each of `groups` groups of heads before the last. Keys, compressors and indexer are whole on every tensor-parallel
+// rank; heads are shared.
 // Kernels of serving fill up to 64 heads (FlashMLA), and compute every place that the last query of a prompt has. Four queries see the same
 // compressed keys: scores of a prompt are those of four prompts of a quarter of the queries over a quarter of the keys.
 // Its small kernels are its own, of role `choice`: none of a library's norms and rotations.
-// A cache in 8 bits has the part with position in 16 and a scale for each 64 values, in whole 8 B (584 B of 512 values). However long it is,
+// A cache in 8 bits has the part with position in 16 and a scale for each 64 values, in whole 8 B (584 B of 512
+// values). However long it is,
 // a sequence keeps its window and what its compressors have not taken in yet, in 32 bits. Hyper-connections of both blocks stand with
 // attention (`streams`).
 // Limits: layers with the window alone (2 of 43 in Flash) count as HCA; training attends as through a window in which queries see as much;

@@ -1,6 +1,7 @@
 // Attention of Gemma 2 to 4 (huggingface/transformers, models/gemma2, gemma3n, gemma4, modular_*.py), in layers with a window and without.
 //
-// Claims: layers that see everything (full_every) may have heads of another width and fewer heads of keys, whose product may serve as keys and
+// Claims: layers that see everything (full_every) may have heads of another width and fewer heads of keys, whose
+// product may serve as keys and
 // values; the last layers may take keys and values from others, and then neither make nor cache them (counted as a share of all
 // layers). Results of attention and of the feed-forward are normed before the residual stream takes them. An embedding of each layer is
 // gated by a product of the residual stream and multiplied back to it, both whole on every rank.

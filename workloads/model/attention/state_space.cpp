@@ -1,10 +1,12 @@
 // A state-space layer's scan (Mamba-2, Dao and Gu, arXiv:2405.21060) in the place of attention: what a token writes to the state of
 // its heads and what they read of it, in chunks.
 //
-// Served, a decoding step reads and writes the states of its heads and the convolution's last tokens, and a prompt passes in the same chunks.
+// Served, a decoding step reads and writes the states of its heads and the convolution's last tokens, and a prompt
+// passes in the same chunks.
 // Claims: the kernels of mamba_ssm's MambaSplitConv1dScanCombinedFn in their order, one launch each. Heads of a group share operands, so
 // that a group's heads are one product where their decays can be put into what they do not share. Products are in 16 bits,
-// states and scores that stay in memory in 32, also between decoding steps. Limits: decays and steps of heads are counted where they are streamed alone; a
+// states and scores that stay in memory in 32, also between decoding steps. Limits: decays and steps of heads are
+// counted where they are streamed alone; a
 // product reads each operand once.
 
 #include "workloads/model/attention_form.hpp"
