@@ -5,6 +5,8 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 
@@ -56,6 +58,36 @@ TEST_CASE("Python explains, plans, prices, sweeps and searches capacities") {
 }
 TEST_CASE("Python runs many scenarios beside each other") {
     run_python_test("many_runs");
+}
+TEST_CASE("An autoscaler and an admission written in Python decide in the caller's process") {
+    run_python_test("own_service_policies");
+}
+TEST_CASE("The notebooks run, and print what they say") {
+    if (!has_module()) {
+        return;
+    }
+    const char* update = std::getenv("ORRERY_UPDATE_EXPECTED");
+    for (const char* name : {"1-serve-a-model", "2-plan-training"}) {
+        const Outcome outcome = shell_command(
+            fmt::format("PYTHONDONTWRITEBYTECODE=1 PYTHONPATH={0}/python python3 {1}/tests/tools/run_notebook.py {2} "
+                        "{1}/docs/notebooks/{3}.ipynb",
+                        build_folder().string(), ORRERY_SOURCE_DIR, update != nullptr ? "--update" : "", name));
+        CHECK_MESSAGE(outcome.code == 0, outcome.text);
+    }
+}
+TEST_CASE("A sweep goes over the workers of Dask") {
+    if (!has_module()) {
+        return;
+    }
+    if (shell_command("python3 -c 'import dask'").code != 0) {
+        MESSAGE("skipped: no dask here (python3-dask)");
+        return;
+    }
+    const Outcome outcome = shell_command(
+        fmt::format("PYTHONDONTWRITEBYTECODE=1 PYTHONPATH={}/python python3 {}/docs/notebooks/dask_sweep.py",
+                    build_folder().string(), ORRERY_SOURCE_DIR));
+    CHECK_MESSAGE(outcome.code == 0, outcome.text);
+    CHECK(std::count(outcome.text.begin(), outcome.text.end(), '\n') == 4);
 }
 TEST_CASE("A scheduler and a router written in Python decide in the caller's process") {
     run_python_test("own_policies");

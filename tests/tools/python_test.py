@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 import typing
 
 import orrery
@@ -112,6 +113,60 @@ def own_policies():
     invalid = {**scenario, "engine": {"replicas": -1}}
     assert raised(orrery.InputError, lambda: orrery.run(invalid, policies={"scheduler": Mine})).__cause__ is None
     raised(TypeError, lambda: orrery.run(scenario, policies={"schedulers": Mine}))
+
+
+def own_service_policies():
+    """An autoscaler and an admission given as classes decide for the run; what they may not decide is an error with its time."""
+    scenario = {
+        "orrery": 1,
+        "kind": "serving",
+        "cluster": {"nodes": 1, "node": "dgx-h100"},
+        "model": "llama-3-8b",
+        "engine": {
+            "replicas": 6,
+            "router": "least-requests",
+            "autoscale": {"target": 8, "least": 1, "interval": "1 s", "cooldown": "2 s"},
+            "start": {"provision": "1 s"},
+        },
+        "requests": {"rate": 40, "count": 300, "arrivals": "gamma", "burstiness": 3, "prompt": 400, "output": 150},
+    }
+
+    class FollowQueue:
+        def scale(self, pool):
+            assert pool.interval == 1 and pool.most == 6 and pool.running + pool.starting <= 6
+            return min(max(-(-pool.outstanding // int(pool.target)), pool.least), pool.most)
+
+    class Some:
+        def __init__(self):
+            self.refused = 0
+
+        def admits(self, replicas, request):
+            taken = request.prompt < 300 or replicas[0].requests < 4
+            self.refused += not taken
+            return taken
+
+    built_in = orrery.run(scenario)
+    assert orrery.run(scenario, policies={"autoscaler": FollowQueue}).metrics == built_in.metrics
+    some = Some()
+    both = orrery.run(scenario, policies={"autoscaler": FollowQueue, "admission": some})
+    assert some.refused > 0 and both.value("requests_refused") == some.refused
+    assert f"{some.refused} requests were turned away by policies.admission" in both["notes"]
+
+    class TooMany:
+        def scale(self, pool):
+            return 7
+
+    error = raised(orrery.InputError, lambda: orrery.run(scenario, policies={"autoscaler": TooMany}))
+    assert "it wants 7 replicas of pool 0, which has 1 to 6 (1 s)" in str(error), error
+
+    class Broken:
+        def admits(self, replicas, request):
+            return replicas[9].requests < 4
+
+    error = raised(orrery.InputError, lambda: orrery.run(scenario, policies={"admission": Broken}))
+    assert isinstance(error.__cause__, IndexError), error.__cause__
+    frames = traceback.extract_tb(error.__cause__.__traceback__)
+    assert frames[-1].name == "admits" and frames[-1].filename == __file__
 
 
 def errors():
