@@ -21,7 +21,7 @@ namespace {
 
 ServiceSpec speculating(std::uint32_t tokens, double acceptance) {
     ServiceSpec spec = spec_of("chunked-prefill", 100, 8, 10000);
-    spec.speculation = {tokens, acceptance, true, 0.1};
+    spec.speculation = {tokens, acceptance, true, 0.1, 0, {}};
     spec.pools[0].limits.draft_tokens = tokens;
     return spec;
 }
