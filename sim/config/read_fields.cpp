@@ -208,9 +208,7 @@ class Reader final : public Fields {
         }
         YamlNode of_one;
         if (node->kind == YamlNode::Kind::scalar && field.alone != nullptr) {
-            of_one.kind = YamlNode::Kind::map;
-            of_one.mark = node->mark;
-            of_one.entries.push_back({field.alone, node->mark, *node});
+            of_one = map_of(*node, field.alone);
             node = &of_one;
         }
         if (preset == nullptr && field.alone != nullptr && node->kind == YamlNode::Kind::map) {
@@ -290,12 +288,17 @@ class Reader final : public Fields {
         }
         count = node->items.size();
         for (std::size_t i = 0; i < count; ++i) {
-            const YamlNode& item = node->items[i];
-            if (item.kind != YamlNode::Kind::map) {
-                fail(item, fmt::format("an entry of '{}' must be a map", field.key), ErrorCode::wrong_type);
+            const YamlNode* item = &node->items[i];
+            YamlNode of_one;
+            if (item->kind == YamlNode::Kind::scalar && field.alone != nullptr) {
+                of_one = map_of(*item, field.alone);
+                item = &of_one;
+            }
+            if (item->kind != YamlNode::Kind::map) {
+                fail(*item, fmt::format("an entry of '{}' must be a map", field.key), ErrorCode::wrong_type);
                 continue;
             }
-            Reader inner(item, data_, errors_, partial_, origins_, fmt::format("{}{}.{}.", prefix_, field.key, i));
+            Reader inner(*item, data_, errors_, partial_, origins_, fmt::format("{}{}.{}.", prefix_, field.key, i));
             describe(inner, i);
             inner.finish();
         }
@@ -356,6 +359,15 @@ class Reader final : public Fields {
     static std::string did_you_mean(const std::string& word, const std::vector<std::string>& names) {
         const std::string nearest = nearest_name(word, names);
         return nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest);
+    }
+
+    // The map that a value stands for alone.
+    static YamlNode map_of(const YamlNode& value, const char* key) {
+        YamlNode out;
+        out.kind = YamlNode::Kind::map;
+        out.mark = value.mark;
+        out.entries.push_back({key, value.mark, value});
+        return out;
     }
 
     /// What to write instead of a text that is nearly a number: 010, 4:1, 0.5/s, 5 %, 32k.

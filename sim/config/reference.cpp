@@ -115,6 +115,9 @@ class ReferenceWriter final : public Fields {
     }
     void list(const Field& field, std::size_t&, const std::function<void(Fields&, std::size_t)>& describe) override {
         KeyReference& row = add(field, "list of maps");
+        if (field.alone != nullptr) {
+            row.type = fmt::format("list of maps, or of `{}` alone", field.alone);
+        }
         row.section = true;
         inside_of(std::string(field.key) + "[].", [&] { describe(*this, 0); });
     }

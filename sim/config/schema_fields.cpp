@@ -90,7 +90,12 @@ class SchemaWriter final : public Fields {
     void list(const Field& field, std::size_t&, const std::function<void(Fields&, std::size_t)>& describe) override {
         SchemaWriter inner;
         describe(inner, 0);
-        properties[field.key] = {{"type", "array"}, {"description", doc(field)}, {"items", inner.object()}};
+        Json item = inner.object();
+        if (field.alone != nullptr) {
+            const Json one = item["properties"][field.alone];
+            item = {{"anyOf", Json::array({one, item})}};
+        }
+        properties[field.key] = {{"type", "array"}, {"description", doc(field)}, {"items", std::move(item)}};
     }
     void when(bool, const std::string& needs, const std::function<void(Fields&)>& describe, Unmet) override {
         const std::string outer = needs_;

@@ -47,16 +47,20 @@ void collect(const Json& object, const std::vector<std::string>& prefix, std::ve
             }
             return false;
         };
-        bool deeper = nested(entry, path);
-        if (entry.contains("anyOf")) {
-            for (const Json& form : entry["anyOf"]) {
-                deeper = nested(form, path) || deeper;
+        const auto any_of = [&](const Json& of, const std::vector<std::string>& under) {
+            bool deeper = nested(of, under);
+            if (of.is_object() && of.contains("anyOf")) {
+                for (const Json& form : of["anyOf"]) {
+                    deeper = nested(form, under) || deeper;
+                }
             }
-        }
+            return deeper;
+        };
+        bool deeper = any_of(entry, path);
         if (entry.contains("items")) {
             std::vector<std::string> first = path;
             first.emplace_back("0");
-            deeper = nested(entry["items"], first) || deeper;
+            deeper = any_of(entry["items"], first) || deeper;
         }
         if (!deeper) {
             out.push_back({path, entry});

@@ -324,9 +324,10 @@ void describe(Fields& fields, EngineSpec& engine) {
         {"speculation", "speculative decoding: drafts of several tokens, verified in one iteration"}, engine.speculates,
         [&](Fields& inner) {
             inner.integer({"tokens", "number of tokens per draft", true, 1, 64}, draft_tokens);
-            inner.items({"positions",
-                         "share of drafts whose first, second, ... token is accepted, as vLLM logs it, in "
-                         "place of `acceptance`; later tokens have the chance of the last one"},
+            inner.items({.key = "positions",
+                         .doc = "shares of drafts whose first, second, ... token is accepted, as vLLM logs them; later "
+                                "tokens have the last one's chance",
+                         .alone = "share"},
                         engine.speculation.positions, [](Fields& one, double& share) {
                             one.quantity({"share", "share of all drafts", true, 0, 1}, Dimension::fraction, share);
                         });
