@@ -232,7 +232,7 @@ class Writer {
         if (totals_.prompt_tokens == 0 || totals_.answer_tokens == 0 || !(all > 0)) {
             return;
         }
-        const double share = prompts / all;
+        const double share = std::min(1.0, prompts / all);
         const double inputs = static_cast<double>(totals_.prompt_tokens) / static_cast<double>(totals_.answer_tokens);
         summary.add("cost_per_million_input_tokens_usd", usd_per_output * share / inputs, "USD");
         summary.add("cost_per_million_output_tokens_usd", usd_per_output * (1 - share), "USD");
