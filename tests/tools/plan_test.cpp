@@ -176,7 +176,8 @@ TEST_CASE("plan: its tables fit the width that COLUMNS gives, and --all or a pip
         CHECK(text.find("micro-batch") != std::string::npos);
     }
     const std::string narrow = shell_command("COLUMNS=72 " + command).text;
-    CHECK_MESSAGE(narrow.find("not shown: MFU, tokens/s, where its time goes") != std::string::npos, narrow);
+    CHECK_MESSAGE(narrow.find("not shown: MFU, tokens/s, USD / 10^9 tokens, where its time goes") != std::string::npos,
+                  narrow);
     CHECK(narrow.find("--all") != std::string::npos);
     CHECK(shell_command("COLUMNS=72 " + command + " --all").text == whole);
 }

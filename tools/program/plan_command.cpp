@@ -220,9 +220,12 @@ int command_plan(const CommandLine& line, const DataDirectory& data) {
     // Texts wrap, and where its time goes gives way first.
     std::vector<ColumnFit> fit(header.size());
     fit[fit.size() - 2].wraps = true;
-    fit.back() = {1, true};
-    fit[4] = {2};  // tokens per second and MFU say what the time says
-    fit[3] = {3};
+    fit.back() = {2, true};
+    fit[4] = {3};  // tokens per second and MFU say what the time says
+    fit[3] = {4};
+    if (header.size() > 8) {
+        fit[6] = {1};  // cost, which of plans on equal GPUs does too
+    }
     terminal.heading("best plans, simulated");
     terminal.fitted_table(header, rows, fit, line.has("all"));
     rows.clear();
