@@ -67,7 +67,8 @@ TEST_CASE("check: a device 5 % slower is a regression with its cause, a table to
 
     // 5 % slower arithmetic and an input without effect.
     installation.replace("models/data/devices/a100-sxm-80g.yaml", "312 TFLOP/s", "296.4 TFLOP/s");
-    installation.replace("models/data/devices/a100-sxm-80g.yaml", "price: {value: 1.6", "price: {value: 1.7");
+    installation.replace("models/data/devices/a100-sxm-80g.yaml", "host_bandwidth: {value: 26.3",
+                         "host_bandwidth: {value: 27.3");
     const std::string junit = folder.file("junit.xml");
     const std::string summary = folder.file("summary.md");
     const Outcome slower = installation.run(fmt::format("check {} --junit {} --summary {}", baseline, junit, summary));
@@ -77,7 +78,8 @@ TEST_CASE("check: a device 5 % slower is a regression with its cause, a table to
         slower.text.find("cluster.node.gpu.flops_bf16.value: 312 TFLOP/s -> 296.4 TFLOP/s, makes iteration_time_s +") !=
             std::string::npos,
         slower.text);
-    CHECK_MESSAGE(slower.text.find("price.value: 1.6 -> 1.7, without effect") != std::string::npos, slower.text);
+    CHECK_MESSAGE(slower.text.find("host_bandwidth.value: 26.3 GB/s -> 27.3 GB/s, without effect") != std::string::npos,
+                  slower.text);
     CHECK(read(junit).find("<failure message=\"iteration_time_s: expected") != std::string::npos);
     CHECK(read(summary).find(":x: REGRESSED") != std::string::npos);
     if (shell_command("python3 -c ''").code == 0) {

@@ -227,7 +227,7 @@ TEST_CASE("run says of exchanges that they are a price where they do not run on 
                         kNode, kFabrics[0].fabric, kExchanges[0].model, plan, fidelity));
         return fmt::format("{}", fmt::join(run_scenario(s, test::model_cache(), options).summary.notes, "\n"));
     };
-    const std::string price = "exchanges of expert groups between nodes take what the most loaded link takes";
+    const std::string price = "exchanges of expert groups between nodes take the time of the most loaded link";
     CHECK(notes("fluid", kExchanges[0].plan).find(price) == std::string::npos);
     CHECK(notes("analytic", kExchanges[0].plan).find(price) != std::string::npos);
     CHECK(notes("fluid", "data: 32, expert: 4, micro_batch: 1, global_batch: 32").find(price) == std::string::npos);

@@ -500,7 +500,7 @@ void ServingKind::describe(Fields& fields, const Scenario& whole) {
     fields.section({"measure", "time window that metrics cover"},
                    [&](Fields& inner) { orrery::describe(inner, measure); });
     orrery::describe(fields, engine.faults);
-    fields.section({"policies", "policies of your own beside the engine's scheduler and router"},
+    fields.section({"policies", "user-defined policies of the fleet: autoscaler and admission"},
                    [&](Fields& inner) { policies.describe(inner); });
     describe_compute(fields, compute);
     describe_needs(fields, *this, whole.cluster);

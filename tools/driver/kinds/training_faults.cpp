@@ -678,8 +678,9 @@ void add_campaign(const Scenario& scenario, const TrainingInput& input, const Tr
     add_energy(scenario, runs, out.summary);
     add_cost(scenario, runs, out.summary);
     add_notes(plan, runs, out.summary);
-    out.summary.notes.push_back(fmt::format("the campaign has {} run{}; {} states of the cluster were simulated",
-                                            faults.runs, faults.runs == 1 ? "" : "s", job.states()));
+    out.summary.notes.push_back(fmt::format(
+        "the campaign has {} run{}; {} simulated", faults.runs, faults.runs == 1 ? "" : "s",
+        job.states() == 1 ? "1 state of the cluster was" : fmt::format("{} states of the cluster were", job.states())));
     ORRERY_ASSERT(runs.size() == static_cast<std::size_t>(faults.runs));
     out.campaign = draw(runs.front());
     for (const CampaignVariant& variant : variants) {

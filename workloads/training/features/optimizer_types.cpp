@@ -23,8 +23,7 @@ void OptimizerTypes::describe(Fields& fields) {
     fields.enumeration({"master", "type of the copy of a weight that updates add to: fp32 or fp16"}, names, master);
     fields.enumeration({"first_moment", "type of the mean of gradients"}, names, first);
     fields.enumeration({"second_moment", "type of the mean of their squares"}, names, second);
-    fields.boolean({"remainders", "of a copy in 32 bits only the 16 bits that the bf16 weight lacks are held"},
-                   remainders);
+    fields.boolean({"remainders", "hold only the 16 bits of a 32-bit copy that the bf16 weight lacks"}, remainders);
 }
 
 void OptimizerTypes::check(const ModelSpec&, const PlanSpec& plan, PlanProblems& out) const {
