@@ -94,7 +94,12 @@ std::string join_metrics(const Summary& summary, const std::vector<std::pair<con
     std::string out;
     for (const auto& [name, words] : names) {
         if (const Metric* metric = summary.find(name); metric != nullptr && metric->measured()) {
-            out += fmt::format("{}{} {}", out.empty() ? "" : ", ", value_text(metric->value, metric->unit), words);
+            const std::string value = metric->unit != "USD" ? value_text(metric->value, metric->unit)
+                                                            : fmt::format("{:.{}f} USD", metric->value,
+                                                                          metric->value < 1     ? 3
+                                                                          : metric->value < 100 ? 2
+                                                                                                : 0);
+            out += fmt::format("{}{} {}", out.empty() ? "" : ", ", value, words);
         }
     }
     return out;
@@ -187,19 +192,6 @@ std::string room_left(const Scenario& scenario, const Summary& summary) {
     return "";
 }
 
-std::string best_change(const Explanation& why) {
-    if (why.what_ifs.empty() || !why.what_ifs.front().certain() || !(why.seconds > 0)) {
-        return "";
-    }
-    const Elasticity& best = why.what_ifs.front();
-    const double faster = why.seconds / std::max(why.seconds - best.gain_s, 1e-12) - 1;
-    if (!(faster > 1e-4)) {
-        return "";
-    }
-    return fmt::format("The change that helps most is {}: 10 % makes the run {:.2g} % faster.", best.what_if,
-                       100 * faster);
-}
-
 }  // namespace
 
 std::string hardware_of(const ClusterSpec& cluster) {
@@ -227,8 +219,7 @@ std::string model_of(const Scenario& scenario) {
 
 std::vector<std::string> findings_of(const Scenario& scenario, const Summary& summary, const Explanation& why) {
     std::vector<std::string> out;
-    for (const std::string& finding :
-         {why.verdict, room_left(scenario, summary), largest_part(summary), best_change(why)}) {
+    for (const std::string& finding : {why.verdict, room_left(scenario, summary), largest_part(summary)}) {
         if (!finding.empty() && out.size() < kFindings) {
             out.push_back(finding);
         }
