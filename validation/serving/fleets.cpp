@@ -182,7 +182,7 @@ struct FleetErrors {
         if (arm.printed_itl() > 0 && arm.itl() > 0) {
             own.itl.push_back(arm.itl() / arm.printed_itl() - 1);
         }
-        if (arm.stages.size() > 1) {
+        if (arm.stages.size() > 1 && !arm.stages.back().below) {  // a ladder that saturates, as measured
             own.saturation.push_back(arm.most(false) / arm.most(true) - 1);
         }
         const std::vector<std::string> cells = {
