@@ -1,5 +1,7 @@
 // House rules that a machine can check.
 
+#include "tests/support/prose.hpp"
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -300,26 +302,6 @@ std::size_t words_of(const std::string& text) {
         std::distance(std::istream_iterator<std::string>(stream), std::istream_iterator<std::string>()));
 }
 
-// Paragraphs and items of lists; without code, tables, headings and pictures.
-std::vector<std::string> prose_of(const std::string& text) {
-    std::vector<std::string> out(1);
-    std::istringstream stream(text);
-    bool code = false;
-    for (std::string line; std::getline(stream, line);) {
-        const bool fence = line.rfind("```", 0) == 0;
-        code = fence ? !code : code;
-        if (fence || code || line.empty() || line.find_first_of("|#!") == 0) {
-            out.emplace_back();
-            continue;
-        }
-        if (line.rfind("- ", 0) == 0) {
-            out.emplace_back();
-        }
-        out.back() += line + " ";
-    }
-    return out;
-}
-
 }  // namespace
 
 TEST_CASE("README is read in two minutes: at most 120 lines, cells of 20 words and sentences of 35") {
@@ -336,7 +318,7 @@ TEST_CASE("README is read in two minutes: at most 120 lines, cells of 20 words a
     }
     std::size_t sentences = 0;
     const std::regex end("[.:!?] ");
-    for (const std::string& part : prose_of(text)) {
+    for (const std::string& part : orrery::test::prose_of(text)) {
         for (std::sregex_token_iterator at(part.begin(), part.end(), end, -1); at != std::sregex_token_iterator();
              ++at) {
             CHECK_MESSAGE(words_of(*at) <= 35, "a long sentence: " << std::string(*at));

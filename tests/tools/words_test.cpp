@@ -1,6 +1,7 @@
 // What users read is plain English: descriptions are no fragments, sentences are short, and terms are those of the field.
 
 #include "tests/support/command.hpp"
+#include "tests/support/prose.hpp"
 #include "tests/support/scenarios.hpp"
 #include "tests/support/support.hpp"
 
@@ -62,26 +63,6 @@ void check_description(const std::string& where, const std::string& text, std::p
 std::string document(const std::string& name) {
     std::ifstream stream(std::string(ORRERY_SOURCE_DIR) + "/" + name);
     return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-}
-
-// Paragraphs and items of lists, without code, tables and headings.
-std::vector<std::string> prose_of(const std::string& text) {
-    std::vector<std::string> out(1);
-    std::istringstream stream(text);
-    bool code = false;
-    for (std::string line; std::getline(stream, line);) {
-        const bool fence = line.rfind("```", 0) == 0;
-        code = fence ? !code : code;
-        if (fence || code || line.empty() || line.find_first_of("|#!") == 0) {
-            out.emplace_back();
-            continue;
-        }
-        if (line.rfind("- ", 0) == 0) {
-            out.emplace_back();
-        }
-        out.back() += line + " ";
-    }
-    return out;
 }
 
 }  // namespace

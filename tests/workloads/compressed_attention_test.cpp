@@ -1,7 +1,7 @@
 // Attention to compressed keys and hyper-connections (DeepSeek-V4): weights, FLOPs, cache and kernels in closed forms.
 
 #include "sim/config/yaml_tree.hpp"
-#include "tests/support/support.hpp"
+#include "tests/support/presets.hpp"
 #include "workloads/model/attention/hyper_connections.hpp"
 #include "workloads/model/attention_form.hpp"
 #include "workloads/model/layer_program.hpp"
@@ -13,22 +13,12 @@
 #include <variant>
 
 using namespace orrery;
+using test::preset;
 
 namespace {
 
 constexpr LayerKind kIndexed{true, false};
 constexpr LayerKind kHeavy{true, true};
-
-ModelSpec preset(const std::string& name) {
-    ModelSpec model;
-    std::vector<Diagnostic> errors;
-    read_fields(load_yaml(test::data().path(kModelPresets, name)), test::data(), errors,
-                [&](Fields& fields) { describe(fields, model); });
-    REQUIRE(errors.empty());
-    REQUIRE(model::layer_problems(model).empty());
-    complete(model);
-    return model;
-}
 
 CoreShape shape_of(double sequences, double queries, double keys) {
     CoreShape shape;

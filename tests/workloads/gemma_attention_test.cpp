@@ -1,7 +1,7 @@
 // Layers of Gemma 2 to 4: weights, caches and kernels of both kinds in closed forms.
 
 #include "sim/config/yaml_tree.hpp"
-#include "tests/support/support.hpp"
+#include "tests/support/presets.hpp"
 #include "workloads/model/attention_form.hpp"
 #include "workloads/model/layer_program.hpp"
 #include "workloads/serving/cost/step_cost.hpp"
@@ -12,22 +12,12 @@
 #include <variant>
 
 using namespace orrery;
+using test::preset;
 
 namespace {
 
 constexpr LayerKind kFull{false, false};
 constexpr LayerKind kWindow{false, true};
-
-ModelSpec preset(const std::string& name) {
-    ModelSpec model;
-    std::vector<Diagnostic> errors;
-    read_fields(load_yaml(test::data().path(kModelPresets, name)), test::data(), errors,
-                [&](Fields& fields) { describe(fields, model); });
-    REQUIRE(errors.empty());
-    REQUIRE(model::layer_problems(model).empty());
-    complete(model);
-    return model;
-}
 
 }  // namespace
 
