@@ -136,7 +136,7 @@ struct Pool {
 class Autoscaler {
   public:
     virtual ~Autoscaler() = default;
-    /// From pool.least to pool.most. Starts take their time, and stops wait for the cooldown and for what is under way.
+    /// From pool.least to pool.most. Starts take their time, and stops wait for the cooldown and for running requests.
     [[nodiscard]] virtual std::uint32_t scale(const Pool& pool) = 0;
 };
 
